@@ -1,0 +1,56 @@
+// Private to comm/: how a rank waits for another one. Short waits cost no system call, ranks
+// without a core of their own let the others run, and long waits cost next to no CPU time.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace trine {
+
+class Waiter {
+ public:
+  // The longest sleep is also the most by which a long wait may overshoot.
+  explicit Waiter(std::chrono::microseconds longest_sleep) : longest_sleep_(longest_sleep) {}
+
+  // One step of waiting; call it between two looks at the condition.
+  void Pause() {
+    if (spins_ < kSpins) {
+      ++spins_;
+      RelaxCpu();
+      return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (spins_ == kSpins) {
+      ++spins_;
+      yield_until_ = now + kYieldFor;
+    }
+    if (now < yield_until_) {
+      sched_yield();
+      return;
+    }
+    sleep_ = std::min(2 * sleep_, longest_sleep_);
+    std::this_thread::sleep_for(sleep_);
+  }
+
+ private:
+  static constexpr int kSpins = 100;  // about 4 us on x86
+  static constexpr std::chrono::milliseconds kYieldFor{2};
+
+  static void RelaxCpu() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  int spins_ = 0;
+  std::chrono::steady_clock::time_point yield_until_;
+  std::chrono::microseconds sleep_{25};
+  const std::chrono::microseconds longest_sleep_;
+};
+
+}  // namespace trine

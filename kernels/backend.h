@@ -1,0 +1,236 @@
+// Backend: every operation a model is made of, on one page. It takes views and pointers, and knows
+// no rank, file, weight name or model. Activations are f32, row-major, contiguous along a row.
+//
+// Letters: T tokens of a step, S sequences, H query heads, D head dimension, K input width,
+// N output width, V this rank's vocabulary rows.
+//
+// Numeric contract (CPU): a result depends on its own row of x and on the weight alone, never on
+// batch, threads or instruction set. A matrix row is summed over k = 0, 1, ... with fused
+// multiply-adds; block formats multiply 16-bit activations (one f32 scale per 32 columns, fewer
+// where a granule is narrower), whose products are exact integers.
+//
+// Memory belongs to the caller unless an object is returned. Outputs may not overlap inputs unless
+// said otherwise. Calls return when the result is in place. Nothing here allocates after set-up,
+// and nothing fails: wrong shapes are programmer errors and abort.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "kernels/tensor.h"
+
+namespace trine {
+
+// Memory made by a Backend; move-only, freed on destruction. Zeroed, aligned to 64 bytes.
+class Buffer {
+ public:
+  using Free = void (*)(void* data, int64_t bytes);
+
+  Buffer() = default;
+  Buffer(void* data, int64_t bytes, Free free) : data_(data), bytes_(bytes), free_(free) {}
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(free_, other.free_);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) free_(data_, bytes_);
+  }
+
+  template <typename T = std::byte>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  Free free_ = nullptr;
+};
+
+// This rank's part of one matrix [N, K], as it is stored in the file.
+struct WeightDesc {
+  DType type = DType::kF32;
+  int64_t rows = 0;       // N
+  int64_t cols = 0;       // K
+  int64_t skip_cols = 0;  // columns at the start of the first stored block that are not ours
+  int64_t granule = 0;    // row parallel: columns per granule, the first starting at column 0;
+                          // 0: column parallel
+  int64_t stored_cols() const {  // whole blocks per stored row
+    const int64_t block = Info(type).block_elems;
+    return (skip_cols + cols + block - 1) / block * block;
+  }
+};
+
+// An opaque handle: the backend keeps the matrix in a layout of its own.
+class Weight {
+ public:
+  explicit Weight(const WeightDesc& desc) : desc_(desc) {}
+  virtual ~Weight() = default;
+  const WeightDesc& desc() const { return desc_; }
+  virtual int64_t bytes() const = 0;       // resident
+  virtual const char* kernel() const = 0;  // e.g. "int16 x 4 bit"
+
+ private:
+  WeightDesc desc_;
+};
+
+// Copies the stored bytes of rows [first, first + n) to out, n * RowBytes(stored_cols()). False
+// ends the load (the caller knows why). Called from several threads at once.
+using RowReader = std::function<bool(int64_t first, int64_t n, std::byte* out)>;
+
+struct LoadedWeight {
+  std::unique_ptr<Weight> weight;  // nullptr if the reader failed or a value is not finite
+  bool finite = true;
+};
+
+// y [T, N] = x W^T (+ bias [N], unless nullptr).
+struct LinearTask {
+  const Weight* weight;
+  const float* bias;
+  F32View y;
+};
+
+// A granule partial as it travels: each row holds N sums of granules, each granule's f32 rounded to
+// an integer at scale 2^28, then a flag word (granules that were not finite or >= 2^22), then minus
+// the sum of all words before it. Sums of such rows over ranks are exact in any order and still
+// add up to zero.
+inline constexpr int64_t kPartialExtraWords = 2;
+inline constexpr double kPartialScale = 0x1p28;
+inline constexpr float kPartialLimit = 0x1p22f;
+
+enum class RopePairs { kHalves, kAdjacent };  // (i, i + n/2) or (2i, 2i + 1)
+
+struct RopeParams {
+  RopePairs pairs = RopePairs::kHalves;
+  int64_t head_dim = 0;
+  int64_t dims = 0;                    // rotated dimensions, the first of each head
+  const float* frequencies = nullptr;  // [dims / 2] radians per position, backend memory
+  float magnitude = 1;                 // factor on cos and sin
+};
+
+// Which sequence and place each token of a step has, and where its sequence's KV pages lie.
+struct TokenPlaces {
+  std::span<const int32_t> positions;    // [T] from 0
+  std::span<const int32_t> sequences;    // [T] index into page_indptr
+  std::span<const int32_t> page_indptr;  // [S + 1] into pages
+  std::span<const int32_t> pages;        // page ids of every sequence, in order of position
+};
+
+enum class KvType { kF16, kF32 };
+
+// Tokens per KV page, and keys per tile of the softmax: tiles start at position 0, so the order of
+// summation depends on the position alone.
+inline constexpr int64_t kPageTokens = 32;
+
+struct KvLayout {
+  int64_t heads = 0;  // KV heads of this rank
+  int64_t head_dim = 0;
+  KvType type = KvType::kF16;
+};
+
+// The pages of one layer. Their inner layout is the backend's.
+struct KvPages {
+  std::byte* data = nullptr;
+  KvLayout layout;
+};
+
+// How the shard of one row of logits is turned into candidates. Source: repeat penalty as in CTRL
+// (Keskar et al. 2019), presence and frequency as in OpenAI's API, Gumbel-max sampling.
+struct TokenCount {
+  int32_t id;
+  int32_t count;
+};
+struct CandidateSpec {
+  std::span<const TokenCount> window;  // recent tokens, for the penalties
+  float repeat_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  float temperature = 0;  // > 0 with `perturb`: keys are logit / T + Gumbel noise
+  bool perturb = false;
+  uint64_t seed = 0;  // of the noise: (seed, position, token id)
+  int32_t position = 0;
+  int32_t count = 1;  // candidates wanted; a shard with fewer pads with id -1
+};
+struct Candidate {
+  int32_t id = -1;  // in the whole vocabulary
+  float logit = 0;  // after penalties
+  float key = 0;
+};
+// The order of candidates: descending key, then ascending id.
+inline bool CandidateBefore(const Candidate& a, const Candidate& b) {
+  return a.key > b.key || (a.key == b.key && a.id < b.id);
+}
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string Describe() const = 0;  // e.g. "cpu, avx2, 2 threads"
+  virtual Buffer Allocate(int64_t bytes) = 0;
+
+  // Set-up. Reads and repacks; blocks the host.
+  virtual LoadedWeight LoadWeight(const WeightDesc& desc, const RowReader& reader) = 0;
+  // Host bytes into this backend's memory; blocks the host.
+  virtual void Upload(const void* host, int64_t bytes, void* to) = 0;
+
+  // out [T, K] from T stored rows, packed one after another in host memory (embedding rows).
+  virtual void DecodeRows(DType type, const std::byte* packed, F32View out) = 0;
+
+  // y = x W^T for weights that share the input x [T, K].
+  virtual void Linear(F32View x, std::span<const LinearTask> tasks) = 0;
+  // out [T, N + kPartialExtraWords]: the partial of a row-parallel weight, see above.
+  virtual void LinearPartial(F32View x, const Weight& weight, I64View out) = 0;
+
+  // out = x / sqrt(mean(x^2) + eps) * w, per row; w [cols]. out may be x. (Zhang, Sennrich 2019)
+  virtual void RmsNorm(F32View x, const float* w, float eps, F32View out) = 0;
+  // x += the summed partial (+ bias [N] unless nullptr); out = RmsNorm(x). row_faults [T] gains 1
+  // where the flag word is set. A row that does not add up to zero sets broken().
+  virtual void AddPartialNorm(F32View x, I64View partial, const float* bias, const float* w,
+                              float eps, F32View out, std::span<int32_t> row_faults) = 0;
+  // A sum that could not be right was seen: the transport corrupted data. Never cleared.
+  virtual bool broken() const = 0;
+
+  // angles [T, rope.dims]: cos then sin of every pair's angle, times the magnitude.
+  virtual void RopeAngles(const TokenPlaces& places, const RopeParams& rope, F32View angles) = 0;
+  // Rotates the pairs of every head of x [T, H * D], in place. (Su et al. 2021)
+  virtual void Rope(F32View x, F32View angles, const RopeParams& rope) = 0;
+  virtual int64_t KvPageBytes(const KvLayout& layout) const = 0;
+  // k, v [T, heads * D] to their places in the pages.
+  virtual void WriteKv(F32View k, F32View v, const TokenPlaces& places, const KvPages& pages) = 0;
+  // Causal softmax attention over positions 0 .. p. q, out [T, H * D]; kv_heads [H]: the local KV
+  // head of each query head.
+  virtual void PagedAttention(F32View q, std::span<const int32_t> kv_heads, float scale,
+                              const TokenPlaces& places, const KvPages& pages, F32View out) = 0;
+  // out = silu(gate) * up, element by element; out may be either. (Shazeer 2020)
+  virtual void SiluMul(F32View gate, F32View up, F32View out) = 0;
+  // out row i = x row rows[i].
+  virtual void SelectRows(F32View x, std::span<const int32_t> rows, F32View out) = 0;
+
+  // logits [R, V] of vocabulary rows first_id .. first_id + V: penalties are applied in place, then
+  // the best specs[r].count of each row go to out, row after row. allowed [V]: 0 where a row of the
+  // vocabulary is padding and must not be drawn.
+  virtual void TopCandidates(F32View logits, int32_t first_id, const uint8_t* allowed,
+                             std::span<const CandidateSpec> specs, Candidate* out) = 0;
+};
+
+// Block weights against integer activations, or everything dequantised to f32: the ruler.
+enum class Compute { kInteger, kF32 };
+
+struct CpuOptions {
+  int threads = 1;
+  Compute compute = Compute::kInteger;
+};
+// The instruction set is the best of this machine, or the one TRINE_CPU names
+// (generic|avx2|avx512); *error says why that one cannot be had, with nullptr returned.
+std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options, std::string* error);
+
+}  // namespace trine

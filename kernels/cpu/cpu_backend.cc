@@ -1,0 +1,339 @@
+// The CPU backend: splits each operation over the thread pool and calls the kernels of the best
+// instruction-set unit. No order of summation depends on the split.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/candidates.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/panels.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/half.h"
+
+namespace trine {
+namespace cpu {
+namespace {
+
+// Angles are reduced by pi/2 in two parts and evaluated by Taylor polynomials in double: the same
+// bits on every machine, error below 1e-15 for positions up to millions.
+std::pair<double, double> SinCos(double angle) {
+  const double n = std::nearbyint(angle * 0.6366197723675814);
+  const double r = (angle - n * 1.5707963267948966) - n * 6.123233995736766e-17;
+  const double square = r * r;
+  double sine = 0, cosine = 0;
+  for (int k = 17; k >= 1; k -= 2) sine = 1 - square / ((k + 1) * (k + 2)) * sine;
+  for (int k = 16; k >= 0; k -= 2) cosine = 1 - square / ((k + 1) * (k + 2)) * cosine;
+  sine *= r;
+  switch (static_cast<int64_t>(n) & 3) {
+    case 0:
+      return {sine, cosine};
+    case 1:
+      return {cosine, -sine};
+    case 2:
+      return {-sine, -cosine};
+    default:
+      return {-cosine, sine};
+  }
+}
+
+template <typename Element>
+Element ToKv(float value) {
+  if constexpr (sizeof(Element) == 2) {
+    return FloatToF16(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename Element>
+void WriteToken(const float* k, const float* v, int64_t slot, const KvLayout& layout,
+                Element* page) {
+  const int64_t head_dim = layout.head_dim, row = KvRowElements(head_dim);
+  for (int64_t h = 0; h < layout.heads; ++h, page += KvHeadElements(head_dim)) {
+    Element* values = page + head_dim * kPageTokens + slot * row;
+    for (int64_t d = 0; d < head_dim; ++d) {
+      page[d * kPageTokens + slot] = ToKv<Element>(k[h * head_dim + d]);
+      values[d] = ToKv<Element>(v[h * head_dim + d]);
+    }
+  }
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const CpuKernels& kernels, const CpuOptions& options)
+      : kernels_(kernels), compute_(options.compute), pool_(options.threads) {}
+
+  std::string Describe() const override {
+    return std::string("cpu, ") + kernels_.name + ", " + std::to_string(pool_.threads()) +
+           (pool_.threads() == 1 ? " thread" : " threads");
+  }
+
+  Buffer Allocate(int64_t bytes) override {
+    if (bytes == 0) return {};
+    void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      std::fprintf(stderr, "out of memory: %lld bytes\n", static_cast<long long>(bytes));
+      std::abort();
+    }
+    madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+    return Buffer(data, bytes, [](void* p, int64_t n) { munmap(p, static_cast<size_t>(n)); });
+  }
+
+  LoadedWeight LoadWeight(const WeightDesc& desc, const RowReader& reader) override {
+    return RepackWeight(desc, compute_, reader, pool_, *this);
+  }
+
+  void Upload(const void* host, int64_t bytes, void* to) override {
+    std::memcpy(to, host, static_cast<size_t>(bytes));
+  }
+
+  void DecodeRows(DType type, const std::byte* packed, F32View out) override {
+    DecodeStoredRows(type, packed, /*skip_cols=*/0, out);
+  }
+
+  void Linear(F32View x, std::span<const LinearTask> tasks) override {
+    quantised_ = {};
+    for (const LinearTask& task : tasks) {
+      const auto& weight = static_cast<const CpuWeight&>(*task.weight);
+      const Activations a = Prepare(x, weight.panels());
+      pool_.ForRange(weight.panel_count(), 1, [&](int64_t begin, int64_t end) {
+        kernels_.linear(weight.panels(), a, begin, end, task.bias, task.y);
+      });
+    }
+  }
+
+  void LinearPartial(F32View x, const Weight& w, I64View out) override {
+    const auto& weight = static_cast<const CpuWeight&>(w);
+    quantised_ = {};
+    const Activations a = Prepare(x, weight.panels());
+    const int64_t n = weight.panels().rows;
+    for (int64_t t = 0; t < out.rows; ++t) out.row(t)[n] = 0;
+    pool_.ForRange(weight.panel_count(), 1, [&](int64_t begin, int64_t end) {
+      kernels_.linear_partial(weight.panels(), a, begin, end, out);
+    });
+    pool_.ForRange(out.rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        out.row(t)[n + 1] = -static_cast<int64_t>(SumWords(out.row(t), n + 1));
+      }
+    });
+  }
+
+  void RmsNorm(F32View x, const float* w, float eps, F32View out) override {
+    pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        kernels_.rms_norm(x.row(t), w, eps, x.cols, out.row(t));
+      }
+    });
+  }
+
+  void AddPartialNorm(F32View x, I64View partial, const float* bias, const float* w, float eps,
+                      F32View out, std::span<int32_t> row_faults) override {
+    pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t* words = partial.row(t);
+        if (SumWords(words, x.cols + kPartialExtraWords) != 0) broken_ = true;
+        if (words[x.cols] != 0) ++row_faults[static_cast<size_t>(t)];
+        kernels_.add_partial(words, bias, x.cols, x.row(t));
+        kernels_.rms_norm(x.row(t), w, eps, x.cols, out.row(t));
+      }
+    });
+  }
+
+  bool broken() const override { return broken_; }
+
+  void RopeAngles(const TokenPlaces& places, const RopeParams& rope, F32View angles) override {
+    const int64_t pairs = rope.dims / 2;
+    for (int64_t t = 0; t < angles.rows; ++t) {
+      for (int64_t i = 0; i < pairs; ++i) {
+        const auto [sine, cosine] = SinCos(static_cast<double>(rope.frequencies[i]) *
+                                           places.positions[static_cast<size_t>(t)]);
+        angles.row(t)[i] = static_cast<float>(cosine * rope.magnitude);
+        angles.row(t)[pairs + i] = static_cast<float>(sine * rope.magnitude);
+      }
+    }
+  }
+
+  void Rope(F32View x, F32View angles, const RopeParams& rope) override {
+    const int64_t pairs = rope.dims / 2;
+    const bool halves = rope.pairs == RopePairs::kHalves;
+    pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const float *cosine = angles.row(t), *sine = cosine + pairs;
+        for (float* head = x.row(t); head < x.row(t) + x.cols; head += rope.head_dim) {
+          for (int64_t i = 0; i < pairs; ++i) {
+            float& a = head[halves ? i : 2 * i];
+            float& b = head[halves ? i + pairs : 2 * i + 1];
+            const float rotated = a * cosine[i] - b * sine[i];
+            b = b * cosine[i] + a * sine[i];
+            a = rotated;
+          }
+        }
+      }
+    });
+  }
+
+  int64_t KvPageBytes(const KvLayout& layout) const override {
+    return layout.heads * KvHeadElements(layout.head_dim) * KvElementBytes(layout.type);
+  }
+
+  void WriteKv(F32View k, F32View v, const TokenPlaces& places, const KvPages& pages) override {
+    const int64_t page_bytes = KvPageBytes(pages.layout);
+    pool_.ForRange(k.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const auto i = static_cast<size_t>(t);
+        const int64_t position = places.positions[i];
+        const auto sequence = static_cast<size_t>(places.sequences[i]);
+        const int64_t nth = places.page_indptr[sequence] + position / kPageTokens;
+        std::byte* page = pages.data + places.pages[static_cast<size_t>(nth)] * page_bytes;
+        const int64_t slot = position % kPageTokens;
+        if (pages.layout.type == KvType::kF16) {
+          WriteToken(k.row(t), v.row(t), slot, pages.layout, reinterpret_cast<uint16_t*>(page));
+        } else {
+          WriteToken(k.row(t), v.row(t), slot, pages.layout, reinterpret_cast<float*>(page));
+        }
+      }
+    });
+  }
+
+  void PagedAttention(F32View q, std::span<const int32_t> kv_heads, float scale,
+                      const TokenPlaces& places, const KvPages& pages, F32View out) override {
+    const AttentionTask task{q, kv_heads.data(), scale, &places, pages, out};
+    const int64_t heads = q.cols / pages.layout.head_dim;
+    pool_.ForRange(q.rows * heads, 1,
+                   [&](int64_t begin, int64_t end) { kernels_.attention(task, begin, end); });
+  }
+
+  void SiluMul(F32View gate, F32View up, F32View out) override {
+    pool_.ForRange(gate.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        kernels_.silu_mul(gate.row(t), up.row(t), gate.cols, out.row(t));
+      }
+    });
+  }
+
+  void SelectRows(F32View x, std::span<const int32_t> rows, F32View out) override {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::memcpy(out.row(static_cast<int64_t>(i)), x.row(rows[i]),
+                  static_cast<size_t>(x.cols) * sizeof(float));
+    }
+  }
+
+  void TopCandidates(F32View logits, int32_t first_id, const uint8_t* allowed,
+                     std::span<const CandidateSpec> specs, Candidate* out) override {
+    pool_.ForRange(logits.rows, 1, [&](int64_t begin, int64_t end) {
+      Candidate* to = out;
+      for (int64_t r = 0; r < end; ++r) {
+        const CandidateSpec& spec = specs[static_cast<size_t>(r)];
+        if (r >= begin) {
+          SelectCandidates({logits.row(r), static_cast<size_t>(logits.cols)}, first_id, allowed,
+                           spec, to);
+        }
+        to += spec.count;
+      }
+    });
+  }
+
+ private:
+  // Rows of small operations per thread: below, waking a thread costs more than it saves.
+  static constexpr int64_t kRowGrain = 4;
+
+  static uint64_t SumWords(const int64_t* words, int64_t n) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<uint64_t>(words[i]);
+    return sum;
+  }
+
+  // x in the form that the weight multiplies. Weights of one Linear mostly want the same form, so
+  // the last one made for this x is kept.
+  Activations Prepare(F32View x, const Panels& w) {
+    Activations a{x, {}};
+    if (w.kind != PanelKind::kNibble && w.kind != PanelKind::kByte) return a;
+    if (quantised_.group != w.group || quantised_.unit != w.unit) {
+      quantised_ = {w.group, w.unit};
+      Reserve(x.rows * x.cols, x.rows * (x.cols / w.unit));
+      pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+        kernels_.quantise(x, w.group, w.unit, begin, end, rows_);
+      });
+    }
+    a.q = rows_;
+    return a;
+  }
+
+  // Grows to the largest step seen; a warm decode step allocates nothing.
+  void Reserve(int64_t values, int64_t units) {
+    if (std::ssize(high_) < values) {
+      high_.resize(static_cast<size_t>(values));
+      low_.resize(static_cast<size_t>(values));
+    }
+    if (std::ssize(sums_) < units) {
+      sums_.resize(static_cast<size_t>(units));
+      scales_.resize(static_cast<size_t>(units));
+    }
+    rows_ = {high_.data(), low_.data(), scales_.data(), sums_.data()};
+  }
+
+  struct QuantisedAs {
+    int64_t group = 0, unit = 0;
+  };
+
+  const CpuKernels& kernels_;
+  const Compute compute_;
+  ThreadPool pool_;
+  std::atomic<bool> broken_{false};
+  QuantisedAs quantised_;
+  QuantisedRows rows_;
+  std::vector<int8_t> high_, low_;
+  std::vector<float> scales_;
+  std::vector<int32_t> sums_;
+};
+
+bool Runs(const char* unit) {
+#if defined(__x86_64__)
+  if (std::strcmp(unit, "avx2") == 0) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+  }
+  if (std::strcmp(unit, "avx512") == 0) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
+  }
+#endif
+  return std::strcmp(unit, "generic") == 0;
+}
+
+// The unit that TRINE_CPU names, or the best that runs here.
+const CpuKernels* ChooseKernels(std::string* error) {
+  const char* wanted = std::getenv("TRINE_CPU");
+  for (const CpuKernels* kernels : {Avx512Kernels(), Avx2Kernels(), GenericKernels()}) {
+    if (kernels == nullptr) continue;
+    if (wanted == nullptr || *wanted == 0) {
+      if (Runs(kernels->name)) return kernels;
+    } else if (std::strcmp(wanted, kernels->name) == 0) {
+      if (Runs(wanted)) return kernels;
+      *error = "TRINE_CPU=" + std::string(wanted) + ": this processor does not have it; unset it";
+      return nullptr;
+    }
+  }
+  *error = "TRINE_CPU=" + std::string(wanted) + " is none of generic, avx2, avx512";
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options, std::string* error) {
+  const cpu::CpuKernels* kernels = cpu::ChooseKernels(error);
+  if (kernels == nullptr) return nullptr;
+  return std::make_unique<cpu::CpuBackend>(*kernels, options);
+}
+
+}  // namespace trine

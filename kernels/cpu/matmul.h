@@ -1,0 +1,162 @@
+// Matrix products over panels of 16 rows. One routine serves one token and many: tiles of tokens
+// share the unpacked weights, and every token's sums are built in the same order. Part of a unit,
+// see simd.h.
+
+// acc[t] += panel columns [begin, end) times tokens t0 .. t0 + TT of x, one k after the other.
+template <int TT, typename Element, F32x16 (*LoadLanes)(const Element*)>
+static inline void FloatColumns(const uint8_t* panel, const Activations& a, int64_t t0,
+                                int64_t begin, int64_t end, F32x16* acc) {
+  const Element* w = reinterpret_cast<const Element*>(panel);
+  for (int64_t k = begin; k < end; ++k) {
+    const F32x16 lanes = LoadLanes(w + 16 * k);
+    for (int t = 0; t < TT; ++t) acc[t] = Fma(lanes, Set1(a.x.row(t0 + t)[k]), acc[t]);
+  }
+}
+
+static inline int32_t FourBytes(const int8_t* q) {
+  int32_t word;
+  __builtin_memcpy(&word, q, 4);
+  return word;
+}
+
+// Where the activations of one unit lie, for TT tokens.
+template <int TT>
+struct UnitRows {
+  const int8_t* high[TT];
+  const int8_t* low[TT];
+  int32_t sum[TT];
+  float scale[TT];
+
+  UnitRows(const Panels& w, const QuantisedRows& q, int64_t t0, int64_t k) {
+    for (int t = 0; t < TT; ++t) {
+      high[t] = q.high + (t0 + t) * w.cols + k;
+      low[t] = q.low + (t0 + t) * w.cols + k;
+      sum[t] = q.sums[(t0 + t) * (w.cols / w.unit) + k / w.unit];
+      scale[t] = q.scales[(t0 + t) * (w.cols / w.group) + k / w.group];
+    }
+  }
+};
+
+// dot[t][row] = sum of code * a over one unit: exact, below 2^31 for units of 32 columns.
+template <int TT, bool kNibbles>
+static inline void UnitDots(const Panels& w, const uint8_t* codes, const UnitRows<TT>& a,
+                            I32x16* dot) {
+  I32x16 high[TT];
+  for (int t = 0; t < TT; ++t) {
+    high[t] = Set1(int32_t{0});
+    dot[t] = DotStart(a.sum[t], w.code_bias);
+  }
+  if constexpr (kNibbles) {
+    for (int64_t k = 0; k < w.unit; k += 8, codes += 64) {
+      Codes first, second;
+      LoadNibbles(codes, &first, &second);
+      for (int t = 0; t < TT; ++t) {
+        high[t] = DotSmall(high[t], first, FourBytes(a.high[t] + k));
+        dot[t] = DotSmall(dot[t], first, FourBytes(a.low[t] + k));
+        high[t] = DotSmall(high[t], second, FourBytes(a.high[t] + k + 4));
+        dot[t] = DotSmall(dot[t], second, FourBytes(a.low[t] + k + 4));
+      }
+    }
+  } else {
+    for (int64_t k = 0; k < w.unit; k += 4, codes += 64) {
+      const Codes bytes = LoadCodes(codes);
+      for (int t = 0; t < TT; ++t) {
+        high[t] = DotByte(high[t], bytes, FourBytes(a.high[t] + k));
+        dot[t] = DotByte(dot[t], bytes, FourBytes(a.low[t] + k));
+      }
+    }
+  }
+  for (int t = 0; t < TT; ++t) dot[t] = AddShifted(dot[t], high[t]);
+}
+
+// acc[t] += sum over the units of [begin, end) of scale * x scale * dot (+ min * x scale * sum).
+template <int TT, bool kNibbles>
+static inline void CodedColumns(const Panels& w, const uint8_t* panel, const Activations& x,
+                                int64_t t0, int64_t begin, int64_t end, F32x16* acc) {
+  const int64_t code_bytes = w.unit * (kNibbles ? 8 : 16);
+  const int64_t unit_bytes = code_bytes + (w.has_min ? 128 : 64);
+  for (int64_t k = begin; k < end; k += w.unit) {
+    const uint8_t* codes = panel + k / w.unit * unit_bytes;
+    const UnitRows<TT> a(w, x.q, t0, k);
+    I32x16 dot[TT];
+    UnitDots<TT, kNibbles>(w, codes, a, dot);
+    const float* scales = reinterpret_cast<const float*>(codes + code_bytes);
+    const F32x16 scale = Load(scales);
+    for (int t = 0; t < TT; ++t) {
+      acc[t] = Fma(ToFloat(dot[t]), Mul(scale, Set1(a.scale[t])), acc[t]);
+    }
+    if (w.has_min) {
+      const F32x16 min = Load(scales + 16);
+      for (int t = 0; t < TT; ++t) {
+        acc[t] = Fma(min, Set1(a.scale[t] * static_cast<float>(a.sum[t])), acc[t]);
+      }
+    }
+  }
+}
+
+template <int TT>
+static inline void Columns(const Panels& w, const uint8_t* panel, const Activations& a, int64_t t0,
+                           int64_t begin, int64_t end, F32x16* acc) {
+  switch (w.kind) {
+    case PanelKind::kF32:
+      return FloatColumns<TT, float, Load>(panel, a, t0, begin, end, acc);
+    case PanelKind::kF16:
+      return FloatColumns<TT, uint16_t, LoadF16>(panel, a, t0, begin, end, acc);
+    case PanelKind::kBF16:
+      return FloatColumns<TT, uint16_t, LoadBF16>(panel, a, t0, begin, end, acc);
+    case PanelKind::kNibble:
+      return CodedColumns<TT, true>(w, panel, a, t0, begin, end, acc);
+    case PanelKind::kByte:
+      return CodedColumns<TT, false>(w, panel, a, t0, begin, end, acc);
+  }
+}
+
+// Calls tile.operator()<TT>(t0) for tiles of four tokens and the rest.
+template <typename Tile>
+static inline void ForTokenTiles(int64_t tokens, Tile tile) {
+  int64_t t = 0;
+  for (; t + 4 <= tokens; t += 4) tile.template operator()<4>(t);
+  if (tokens - t == 3) tile.template operator()<3>(t);
+  if (tokens - t == 2) tile.template operator()<2>(t);
+  if (tokens - t == 1) tile.template operator()<1>(t);
+}
+
+static void LinearPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
+                         const float* bias, F32View y) {
+  for (int64_t p = begin; p < end; ++p) {
+    const uint8_t* panel = w.data + p * w.panel_bytes;
+    const int64_t row = 16 * p;
+    const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
+    const F32x16 shift = bias == nullptr ? Zero() : LoadPart(bias + row, rows);
+    ForTokenTiles(y.rows, [&]<int TT>(int64_t t0) {
+      F32x16 acc[TT];
+      for (int t = 0; t < TT; ++t) acc[t] = Zero();
+      Columns<TT>(w, panel, a, t0, 0, w.cols, acc);
+      for (int t = 0; t < TT; ++t) StorePart(y.row(t0 + t) + row, Add(acc[t], shift), rows);
+    });
+  }
+}
+
+static void LinearPartialPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
+                                I64View out) {
+  for (int64_t p = begin; p < end; ++p) {
+    const uint8_t* panel = w.data + p * w.panel_bytes;
+    const int64_t row = 16 * p;
+    const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
+    ForTokenTiles(out.rows, [&]<int TT>(int64_t t0) {
+      alignas(64) int64_t sums[TT][16] = {};
+      int64_t faults[TT] = {};
+      for (int64_t k = 0; k < w.cols; k += w.granule) {
+        F32x16 acc[TT];
+        for (int t = 0; t < TT; ++t) acc[t] = Zero();
+        Columns<TT>(w, panel, a, t0, k, k + w.granule < w.cols ? k + w.granule : w.cols, acc);
+        for (int t = 0; t < TT; ++t) faults[t] += AccumulatePartial(sums[t], acc[t]);
+      }
+      for (int t = 0; t < TT; ++t) {
+        int64_t* to = out.row(t0 + t);
+        __builtin_memcpy(to + row, sums[t], static_cast<size_t>(rows) * sizeof(int64_t));
+        if (faults[t] != 0) __atomic_fetch_add(to + w.rows, faults[t], __ATOMIC_RELAXED);
+      }
+    });
+  }
+}

@@ -1,0 +1,35 @@
+// Repacking: a stored matrix into the panels the kernels read. Runs once, while loading.
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace trine::cpu {
+
+class CpuWeight final : public Weight {
+ public:
+  CpuWeight(const WeightDesc& desc, const Panels& panels, Buffer memory)
+      : Weight(desc), panels_(panels), memory_(std::move(memory)) {}
+
+  const Panels& panels() const { return panels_; }
+  int64_t panel_count() const { return (panels_.rows + 15) / 16; }
+  int64_t bytes() const override { return memory_.bytes(); }
+  const char* kernel() const override;
+
+ private:
+  Panels panels_;
+  Buffer memory_;
+};
+
+// The layout for a weight, data still empty. Depends on its type, granule and the compute mode
+// alone, so it is the same at every rank count.
+Panels PlanPanels(const WeightDesc& desc, Compute compute);
+
+LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowReader& reader,
+                          ThreadPool& pool, Backend& backend);
+
+// out [n, cols] from n stored rows. Any type.
+void DecodeStoredRows(DType type, const std::byte* packed, int64_t skip_cols, F32View out);
+
+}  // namespace trine::cpu

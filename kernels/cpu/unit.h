@@ -1,0 +1,30 @@
+// One instruction-set unit: the kernels compiled in a namespace of their own. The including file
+// defines TRINE_UNIT (the namespace) and chooses the lanes; it alone is compiled with that
+// instruction set's flags.
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(TRINE_SIMD_AVX2) || defined(TRINE_SIMD_AVX512)
+#include <immintrin.h>
+#endif
+
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/half.h"
+
+namespace trine::cpu::TRINE_UNIT {
+namespace {
+
+// The lanes come first.
+// clang-format off
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/rowwise.h"
+// clang-format on
+
+constexpr CpuKernels kKernels = {TRINE_UNIT_NAME, LinearPanels, LinearPartialPanels, QuantiseRows,
+                                 RmsNormRow,      SiluMulRow,   AddPartialRow,       Attention};
+
+}  // namespace
+}  // namespace trine::cpu::TRINE_UNIT

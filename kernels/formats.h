@@ -1,0 +1,51 @@
+// The one list of weight formats. A new format is one file in formats/, its name here and its row
+// in kDTypes (tensor.h). Plain formats decode an element, block formats decode units (codes.h).
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/formats/k_quants.h"
+#include "kernels/formats/plain.h"
+#include "kernels/formats/q4.h"
+#include "kernels/formats/q8_0.h"
+
+namespace trine::formats {
+
+template <typename... Fs>
+struct FormatList {};
+
+using PlainFormats = FormatList<F32, F16, BF16>;
+using BlockFormats = FormatList<Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K>;
+
+namespace internal {
+template <typename... Fs>
+constexpr bool BlocksMatchTable(FormatList<Fs...>) {
+  return ((sizeof(typename Fs::Block) == static_cast<size_t>(Info(Fs::kType).block_bytes) &&
+           Info(Fs::kType).block_elems % Fs::kUnit == 0 && Fs::kUnit <= kMaxUnit) &&
+          ...);
+}
+template <typename... Fs>
+constexpr bool ElementsMatchTable(FormatList<Fs...>) {
+  return ((sizeof(typename Fs::Element) == static_cast<size_t>(Info(Fs::kType).block_bytes)) &&
+          ...);
+}
+static_assert(BlocksMatchTable(BlockFormats{}) && ElementsMatchTable(PlainFormats{}));
+
+template <typename F, typename... Fs, typename Fn>
+bool VisitFormat(FormatList<F, Fs...>, DType type, Fn&& fn) {
+  if (type == F::kType) {
+    fn(F{});
+    return true;
+  }
+  if constexpr (sizeof...(Fs) > 0) return VisitFormat(FormatList<Fs...>{}, type, fn);
+  return false;
+}
+}  // namespace internal
+
+// Calls fn(Format{}) with the list's format of that type; false if the list has none.
+template <typename List, typename Fn>
+bool VisitFormat(DType type, Fn&& fn) {
+  return internal::VisitFormat(List{}, type, fn);
+}
+
+}  // namespace trine::formats

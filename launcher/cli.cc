@@ -1,0 +1,317 @@
+#include "launcher/cli.h"
+
+#include <boost/program_options.hpp>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <random>
+#include <sstream>
+
+namespace po = boost::program_options;
+
+namespace trine {
+namespace {
+
+constexpr char kUsage[] =
+    "trine VERB [options]        one rank\n"
+    "trine VERB --np N [options] N ranks on this host (the same as mpirun -np N trine VERB)\n\n"
+    "  run       generate text from a prompt\n"
+    "  bench     tokens per second of prefill (pp) and decode (tg)\n"
+    "  inspect   what a model file holds\n"
+    "  tokenize  text to token ids, and back\n\n"
+    "trine VERB --help lists a verb's options.\n";
+
+Status Usage(std::string message) {
+  return {Code::kUsage, std::move(message)};
+}
+
+// Several letters after one dash, as llama.cpp has them, to the long names.
+const std::map<std::string, std::string> kAliases = {{"-ctk", "--cache-type-k"},
+                                                     {"-ctv", "--cache-type-v"},
+                                                     {"--predict", "--n-predict"},
+                                                     {"--max-model-len", "--ctx-size"},
+                                                     {"--temperature", "--temp"}};
+
+// What the parser fills before it is checked.
+struct Raw {
+  std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split, prompt_file;
+  std::vector<std::string> prompt;
+  std::string bench_prompt = "512", bench_generate = "128";
+  int64_t seed = -1;
+};
+
+po::options_description ModelOptions(Settings& s, Raw& raw) {
+  po::options_description options("Model and ranks");
+  options.add_options()("model,m", po::value(&s.model),
+                        "model file (.gguf, or the first part of a split one)")(
+      "np", po::value(&s.np), "ranks to start on this host")("config", po::value(&raw.config),
+                                                             "options from an ini file")(
+      "ctx-size,c", po::value(&s.context)->default_value(s.context),
+      "tokens of context; 0: what the model was made for")(
+      "threads,t", po::value(&s.threads), "threads per rank; default: this host's cores / ranks")(
+      "device", po::value(&raw.device)->default_value(raw.device), "auto or cpu")(
+      "comm", po::value(&s.comm)->default_value(s.comm), "auto, shm (one host) or mpi")(
+      "reduce", po::value(&raw.reduce)->default_value(raw.reduce),
+      "exact: the same bits at every rank count")(
+      "compute", po::value(&s.compute)->default_value(s.compute),
+      "int: block formats multiply integer activations; f32: everything in f32, the ruler")(
+      "cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32")(
+      "cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it")(
+      "batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step")(
+      "split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
+  return options;
+}
+
+po::options_description PromptOptions(Settings& s, Raw& raw) {
+  po::options_description options("Prompt");
+  options.add_options()("prompt,p", po::value(&raw.prompt)->composing(),
+                        "text; given again: another sequence")(
+      "file,f", po::value(&raw.prompt_file), "text from a file; - is standard input")(
+      "escape,e", "turn \\n and the like into characters (default)")(
+      "no-escape", "take the prompt as it is")("no-parse-special",
+                                               "control tokens in the text are plain text");
+  (void)s;
+  return options;
+}
+
+po::options_description RunOptions(Settings& s, Raw& raw) {
+  po::options_description options("Generation");
+  options.add_options()("n-predict,n", po::value(&s.predict)->default_value(s.predict),
+                        "tokens to generate; -1: to the end of the text or the context")(
+      "temp", po::value(&s.temperature)->default_value(s.temperature), "0: greedy")(
+      "top-k", po::value(&s.top_k)->default_value(s.top_k), "0: off")(
+      "top-p", po::value(&s.top_p)->default_value(s.top_p), "1: off")(
+      "min-p", po::value(&s.min_p)->default_value(s.min_p), "0: off")(
+      "repeat-penalty", po::value(&s.repeat_penalty)->default_value(s.repeat_penalty), "1: off")(
+      "repeat-last-n", po::value(&s.repeat_last_n)->default_value(s.repeat_last_n),
+      "tokens that penalties look back on; -1: all")(
+      "presence-penalty", po::value(&s.presence_penalty)->default_value(0.0), "0: off")(
+      "frequency-penalty", po::value(&s.frequency_penalty)->default_value(0.0), "0: off")(
+      "seed,s", po::value(&raw.seed)->default_value(raw.seed), "-1: another every time")(
+      "ignore-eos", "go on after an end token")("save-logits", po::value(&s.save_logits),
+                                                "write the raw f32 logits of every sampled token");
+  return options;
+}
+
+po::options_description BenchOptions(Settings& s, Raw& raw) {
+  po::options_description options("Benchmark");
+  options.add_options()("n-prompt,p", po::value(&raw.bench_prompt)->default_value("512"),
+                        "prefill lengths, a list")(
+      "n-gen,n", po::value(&raw.bench_generate)->default_value("128"), "decode lengths, a list")(
+      "repetitions,r", po::value(&s.repetitions)->default_value(s.repetitions), "of each test")(
+      "output,o", po::value(&s.output)->default_value(s.output), "md, csv or json")(
+      "json", "the same as -o json");
+  return options;
+}
+
+po::options_description VerbOptions(Settings& s, Raw& raw) {
+  po::options_description options;
+  if (s.verb == "run") {
+    options.add(ModelOptions(s, raw)).add(PromptOptions(s, raw)).add(RunOptions(s, raw));
+  } else if (s.verb == "bench") {
+    options.add(ModelOptions(s, raw)).add(BenchOptions(s, raw));
+  } else if (s.verb == "inspect") {
+    options.add_options()("model,m", po::value(&s.model), "model file")("json", "machine-readable")(
+        "sha256", "checksum of the files too");
+  } else {
+    options.add(PromptOptions(s, raw))
+        .add_options()("model,m", po::value(&s.model), "model file")(
+            "decode", po::value(&s.decode), "token ids to turn into text, e.g. \"504 2187\"")(
+            "json", "machine-readable");
+  }
+  options.add_options()("help,h", "this list");
+  return options;
+}
+
+Result<std::vector<std::string>> ExpandAliases(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "-np") {
+      return Usage("-np means different things elsewhere; use --np N for ranks");
+    }
+    const auto alias = kAliases.find(argument);
+    arguments.push_back(alias == kAliases.end() ? argument : alias->second);
+  }
+  return arguments;
+}
+
+template <typename T>
+Result<std::vector<T>> ParseList(const std::string& option, const std::string& text) {
+  std::vector<T> values;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) {
+    std::istringstream one(item);
+    T value;
+    if (!(one >> value) || !one.eof() || value < 0) {
+      return Usage(option + " " + text + ": '" + item + "' is not a number >= 0");
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+std::string Unescape(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char next = text[i] == '\\' && i + 1 < text.size() ? text[i + 1] : '\0';
+    const std::string from = "nrt\\'\"", to = "\n\r\t\\'\"";
+    const size_t found = next == '\0' ? std::string::npos : from.find(next);
+    out += found == std::string::npos ? text[i] : to[found];
+    i += found == std::string::npos ? 0 : 1;
+  }
+  return out;
+}
+
+Status ReadPrompts(const po::variables_map& map, const Raw& raw, Settings& s) {
+  s.escape = map.count("no-escape") == 0;
+  s.parse_special = map.count("no-parse-special") == 0;
+  for (const std::string& prompt : raw.prompt) {
+    s.prompts.push_back(s.escape ? Unescape(prompt) : prompt);
+  }
+  if (raw.prompt_file.empty()) return {};
+  std::ifstream file(raw.prompt_file, std::ios::binary);
+  if (raw.prompt_file != "-" && !file) {
+    return BadInput("--file " + raw.prompt_file + ": cannot open it");
+  }
+  std::ostringstream text;
+  text << (raw.prompt_file == "-" ? std::cin.rdbuf() : file.rdbuf());
+  s.prompts.push_back(text.str());
+  return {};
+}
+
+Status OneOf(const std::string& option, const std::string& value,
+             std::initializer_list<const char*> possible) {
+  std::string list;
+  for (const char* choice : possible) {
+    if (value == choice) return {};
+    list += (list.empty() ? "" : ", ") + std::string(choice);
+  }
+  return Usage(option + " is '" + value + "'; possible are " + list);
+}
+
+Status InRange(const std::string& option, double value, double least, double most) {
+  if (value >= least && value <= most) return {};
+  std::ostringstream text;
+  text << option << " is " << value << "; " << least << " to " << most << " is possible";
+  return Usage(text.str());
+}
+
+Status CheckModelOptions(const Raw& raw, Settings& s) {
+  TRINE_RETURN_IF_ERROR(OneOf("--device", raw.device, {"auto", "cpu"}));
+  TRINE_RETURN_IF_ERROR(OneOf("--comm", s.comm, {"auto", "shm", "mpi"}));
+  TRINE_RETURN_IF_ERROR(OneOf("--reduce", raw.reduce, {"exact"}));
+  TRINE_RETURN_IF_ERROR(OneOf("--compute", s.compute, {"int", "f32"}));
+  s.cache_type = raw.cache_k.empty() ? raw.cache_v : raw.cache_k;
+  if (!raw.cache_v.empty() && raw.cache_v != s.cache_type) {
+    return Usage("-ctk is " + raw.cache_k + " and -ctv " + raw.cache_v + "; they must be equal");
+  }
+  if (s.cache_type.empty()) s.cache_type = s.compute == "f32" ? "f32" : "f16";
+  TRINE_RETURN_IF_ERROR(OneOf("-ctk", s.cache_type, {"f16", "f32"}));
+  TRINE_RETURN_IF_ERROR(InRange("--ctx-size", static_cast<double>(s.context), 0, 1 << 24));
+  TRINE_RETURN_IF_ERROR(InRange("--batch-size", static_cast<double>(s.batch), 1, 1 << 20));
+  TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));
+  TRINE_RETURN_IF_ERROR(InRange("--np", s.np, 0, 1024));
+  TRINE_ASSIGN(s.split, ParseList<double>("--split", raw.split));
+  for (const double share : s.split) TRINE_RETURN_IF_ERROR(InRange("--split", share, 1e-6, 1e6));
+  return {};
+}
+
+Status CheckRunOptions(const Raw& raw, Settings& s) {
+  TRINE_RETURN_IF_ERROR(InRange("--n-predict", s.predict, -1, 1 << 24));
+  TRINE_RETURN_IF_ERROR(InRange("--temp", s.temperature, 0, 100));
+  TRINE_RETURN_IF_ERROR(InRange("--top-p", s.top_p, 0, 1));
+  TRINE_RETURN_IF_ERROR(InRange("--min-p", s.min_p, 0, 1));
+  TRINE_RETURN_IF_ERROR(InRange("--repeat-penalty", s.repeat_penalty, 1e-3, 100));
+  s.seed = raw.seed < 0 ? std::random_device{}() : static_cast<uint64_t>(raw.seed);
+  if (s.prompts.empty()) return Usage("run needs a prompt: -p TEXT or -f FILE");
+  return {};
+}
+
+Status CheckBenchOptions(const Raw& raw, bool json, Settings& s) {
+  TRINE_ASSIGN(s.bench_prompt, ParseList<int64_t>("-p", raw.bench_prompt));
+  TRINE_ASSIGN(s.bench_generate, ParseList<int64_t>("-n", raw.bench_generate));
+  TRINE_RETURN_IF_ERROR(InRange("--repetitions", s.repetitions, 1, 1000));
+  if (json) s.output = "json";
+  return OneOf("--output", s.output, {"md", "csv", "json"});
+}
+
+Status Check(const po::variables_map& map, const Raw& raw, Settings& s) {
+  if (s.model.empty()) return Usage(s.verb + " needs a model: -m MODEL.gguf");
+  s.json = map.count("json") != 0;
+  s.sha256 = map.count("sha256") != 0;
+  s.ignore_eos = map.count("ignore-eos") != 0;
+  if (s.verb == "run" || s.verb == "bench") TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
+  if (s.verb == "run" || s.verb == "tokenize") TRINE_RETURN_IF_ERROR(ReadPrompts(map, raw, s));
+  if (s.verb == "run") return CheckRunOptions(raw, s);
+  if (s.verb == "bench") return CheckBenchOptions(raw, s.json, s);
+  if (s.verb == "tokenize" && s.prompts.empty() && s.decode.empty()) {
+    return Usage("tokenize needs text: -p TEXT, -f FILE or --decode IDS");
+  }
+  return {};
+}
+
+// TRINE_CTX_SIZE is --ctx-size; variables that are no option of this verb are left alone.
+std::string EnvironmentName(const po::options_description& options, const std::string& variable) {
+  if (!variable.starts_with("TRINE_")) return "";
+  std::string name;
+  for (const char c : variable.substr(6)) {
+    name += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return options.find_nothrow(name, /*approx=*/false) == nullptr ? "" : name;
+}
+
+Status Parse(const std::vector<std::string>& arguments, Settings& s) {
+  Raw raw;
+  const po::options_description options = VerbOptions(s, raw);
+  po::positional_options_description positional;
+  positional.add("model", 1);
+  po::variables_map map;
+  const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  po::store(
+      po::command_line_parser(arguments).options(options).positional(positional).style(style).run(),
+      map);
+  if (map.count("help") != 0) {
+    std::ostringstream text;
+    text << "trine " << s.verb << " [options]\n" << options;
+    s.help = text.str();
+    return {};
+  }
+  po::store(
+      po::parse_environment(
+          options, [&](const std::string& variable) { return EnvironmentName(options, variable); }),
+      map);
+  if (map.count("config") != 0) {
+    const auto path = map["config"].as<std::string>();
+    std::ifstream file(path);
+    if (!file) return BadInput("--config " + path + ": cannot open it");
+    po::store(po::parse_config_file(file, options), map);
+  }
+  po::notify(map);
+  return Check(map, raw, s);
+}
+
+}  // namespace
+
+Result<Settings> ParseCommandLine(int argc, const char* const* argv) {
+  Settings settings;
+  const std::string verb = argc > 1 ? argv[1] : "";
+  if (verb == "--version" || verb == "--help" || verb == "-h" || verb == "help") {
+    settings.help = verb == "--version" ? "trine " TRINE_VERSION "\n" : kUsage;
+    return settings;
+  }
+  if (verb != "run" && verb != "bench" && verb != "inspect" && verb != "tokenize") {
+    return Usage((verb.empty() ? "no verb" : "unknown verb '" + verb + "'") +
+                 "; run, bench, inspect and tokenize exist (trine --help)");
+  }
+  settings.verb = verb;
+  TRINE_ASSIGN(const std::vector<std::string> arguments, ExpandAliases(argc, argv));
+  try {
+    TRINE_RETURN_IF_ERROR(Parse(arguments, settings));
+  } catch (const po::error& error) {
+    return Usage(std::string(error.what()) + " (trine " + verb + " --help)");
+  }
+  return settings;
+}
+
+}  // namespace trine

@@ -1,0 +1,81 @@
+// trine: parse the command line, learn which rank this is, run the verb.
+// Read on with src/commands/run.cc, src/engine/session.cc (start-up) and src/engine/rank_loop.cc.
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "comm/mpi.h"
+#include "launcher/cli.h"
+#include "launcher/self_launch.h"
+#include "src/commands/commands.h"
+
+namespace trine {
+namespace {
+
+int ExitCode(const Status& status) {
+  return status.ok() ? 0 : status.code() == Code::kUsage ? 2 : 1;
+}
+
+// One line, from rank 0 alone: every rank has come to the same status.
+int Report(const Status& status, const World& world) {
+  if (!status.ok() && world.rank == 0) {
+    std::fprintf(stderr, "trine: %s\n", status.message().c_str());
+  }
+  return ExitCode(status);
+}
+
+Status RunVerb(const Settings& settings, Ranks ranks) {
+  const bool one_rank_verb =
+      !settings.help.empty() || settings.verb == "inspect" || settings.verb == "tokenize";
+  if (one_rank_verb && ranks.world.rank != 0) return {};
+  if (!settings.help.empty()) {
+    std::fputs(settings.help.c_str(), stdout);
+    return {};
+  }
+  if (settings.verb == "run") return RunCommand(settings, ranks);
+  if (settings.verb == "bench") return BenchCommand(settings, ranks);
+  if (settings.verb == "inspect") return InspectCommand(settings);
+  return TokenizeCommand(settings);
+}
+
+Result<std::unique_ptr<Communicator>> MakeCommunicator(const MpiJob& job,
+                                                       const Settings& settings) {
+  if (settings.comm == "mpi") return job.MakeMpiCommunicator();
+  if (job.one_host()) return job.MakeShmCommunicator();
+  if (settings.comm == "auto") return job.MakeMpiCommunicator();
+  return BadInput("--comm shm: the ranks are on several hosts; use --comm mpi");
+}
+
+int RunRank(int argc, char** argv, const Result<Settings>& settings) {
+  MpiJob job(&argc, &argv);
+  const World world = job.world();
+  if (!settings.ok()) return Report(settings.status(), world);
+  if (settings->np != 0 && settings->np != world.size) {
+    return Report(BadInput("--np " + std::to_string(settings->np) + " inside a job of " +
+                           std::to_string(world.size) + " ranks; leave one of them out"),
+                  world);
+  }
+  const std::unique_ptr<ControlChannel> control = job.MakeControl();
+  Result<std::unique_ptr<Communicator>> comm = MakeCommunicator(job, *settings);
+  if (!comm.ok()) return Report(comm.status(), world);
+  return Report(RunVerb(*settings, {world, *control, **comm}), world);
+}
+
+int Main(int argc, char** argv) {
+  const Result<Settings> settings = ParseCommandLine(argc, argv);
+  if (LaunchedByMpi()) return RunRank(argc, argv, settings);
+
+  const World world;
+  if (!settings.ok()) return Report(settings.status(), world);
+  if (settings->np > 1) return Report(SelfLaunch(settings->np, argv), world);
+  const std::unique_ptr<ControlChannel> control = MakeSelfControl();
+  const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
+  return Report(RunVerb(*settings, {world, *control, *comm}), world);
+}
+
+}  // namespace
+}  // namespace trine
+
+int main(int argc, char** argv) {
+  return trine::Main(argc, argv);
+}

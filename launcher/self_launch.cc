@@ -1,0 +1,51 @@
+#include "launcher/self_launch.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace trine {
+namespace {
+
+void SetDefault(const char* name, const char* value) {
+  setenv(name, value, /*overwrite=*/0);
+}
+
+// The environment rather than flags: both Open MPI 4 (OMPI_MCA_) and 5 (PRTE_MCA_) read it, and
+// what the user has set wins.
+void PrepareEnvironment() {
+  SetDefault("OMPI_MCA_rmaps_base_oversubscribe", "1");  // more ranks than cores
+  SetDefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+  SetDefault("OMPI_MCA_hwloc_base_binding_policy", "none");  // threads need all cores
+  SetDefault("PRTE_MCA_hwloc_default_binding_policy", "none");
+  SetDefault("OMPI_MCA_orte_execute_quiet", "1");  // our own error line says it
+  if (geteuid() != 0) return;
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                           "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
+    SetDefault(name, "1");
+  }
+}
+
+}  // namespace
+
+Status SelfLaunch(int ranks, char** argv) {
+  PrepareEnvironment();
+  std::string count = std::to_string(ranks), mpirun = "mpirun", flag = "-np";
+  std::string self = "/proc/self/exe";
+  if (char* path = realpath(self.c_str(), nullptr)) {
+    self = path;
+    std::free(path);
+  }
+  std::vector<char*> command = {mpirun.data(), flag.data(), count.data(), self.data()};
+  for (char** argument = argv + 1; *argument != nullptr; ++argument) command.push_back(*argument);
+  command.push_back(nullptr);
+  execvp(mpirun.c_str(), command.data());
+  return BadInput("--np " + count + ": cannot start mpirun: " + std::strerror(errno) +
+                  "; install Open MPI (apt-get install openmpi-bin)");
+}
+
+}  // namespace trine

@@ -1,0 +1,30 @@
+// The verbs. Each returns OK or the error that rank 0 will print; results go to stdout, everything
+// else to stderr. Collective verbs are called on every rank with the same settings and end with the
+// same status everywhere.
+#pragma once
+
+#include "comm/communicator.h"
+#include "comm/control.h"
+#include "src/core/result.h"
+#include "src/core/settings.h"
+#include "src/engine/session.h"
+
+namespace trine {
+
+struct Ranks {
+  World world;
+  ControlChannel& control;
+  Communicator& comm;
+};
+
+Status RunCommand(const Settings& settings, Ranks ranks);    // collective
+Status BenchCommand(const Settings& settings, Ranks ranks);  // collective
+Status InspectCommand(const Settings& settings);             // rank 0
+Status TokenizeCommand(const Settings& settings);            // rank 0
+
+// What run and bench share: a session from the settings for `sequences` at once, with a progress
+// bar on a terminal and a line on stderr that says what runs where. Collective.
+Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
+                                             int64_t sequences);
+
+}  // namespace trine

@@ -1,0 +1,112 @@
+// trine inspect: what a model file holds, from its header alone.
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "src/commands/commands.h"
+#include "src/core/sha256.h"
+
+namespace trine {
+namespace {
+
+struct TypeCount {
+  int64_t tensors = 0, bytes = 0;
+};
+
+struct Summary {
+  std::string architecture;
+  int64_t parameters = 0, bytes = 0, context = 0;
+  std::map<std::string, TypeCount> types;
+  std::string tokenizer_model, tokenizer_pre;
+  int64_t tokens = 0;
+  std::vector<std::string> sha256;  // one a file, if asked for
+};
+
+Result<Summary> Summarise(const WeightStore& store, bool sha256) {
+  const Metadata& meta = store.metadata();
+  Summary summary;
+  TRINE_ASSIGN(summary.architecture, meta.String("general.architecture"));
+  TRINE_ASSIGN(summary.context, meta.IntOr(summary.architecture + ".context_length", 0));
+  TRINE_ASSIGN(summary.tokenizer_model, meta.StringOr("tokenizer.ggml.model", ""));
+  TRINE_ASSIGN(summary.tokenizer_pre, meta.StringOr("tokenizer.ggml.pre", ""));
+  TRINE_ASSIGN(const std::vector<std::string>* tokens, meta.Strings("tokenizer.ggml.tokens"));
+  summary.tokens = tokens == nullptr ? 0 : std::ssize(*tokens);
+  for (const TensorInfo& tensor : store.tensors()) {
+    summary.parameters += tensor.elements();
+    summary.bytes += tensor.bytes;
+    TypeCount& type = summary.types[Info(tensor.type).name];
+    ++type.tensors;
+    type.bytes += tensor.bytes;
+  }
+  if (!sha256) return summary;
+  for (const File& file : store.files()) {
+    TRINE_ASSIGN(std::string hash, Sha256(file));
+    summary.sha256.push_back(std::move(hash));
+  }
+  return summary;
+}
+
+void PrintJson(const Summary& summary, const WeightStore& store) {
+  nlohmann::ordered_json types;
+  for (const auto& [name, type] : summary.types) {
+    types[name] = {{"tensors", type.tensors}, {"bytes", type.bytes}};
+  }
+  nlohmann::ordered_json json = {{"architecture", summary.architecture},
+                                 {"parameters", summary.parameters},
+                                 {"tensors", store.tensors().size()},
+                                 {"tensor_bytes", summary.bytes},
+                                 {"types", types},
+                                 {"tokenizer",
+                                  {{"model", summary.tokenizer_model},
+                                   {"pre", summary.tokenizer_pre},
+                                   {"size", summary.tokens}}},
+                                 {"context", summary.context}};
+  if (summary.sha256.size() == 1) json["sha256"] = summary.sha256[0];
+  if (summary.sha256.size() > 1) json["sha256"] = summary.sha256;
+  std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+std::string ShapeText(const TensorInfo& tensor) {
+  std::string text;
+  for (const int64_t size : tensor.shape)
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+
+void PrintText(const Summary& summary, const WeightStore& store) {
+  std::printf("architecture  %s\n", summary.architecture.c_str());
+  std::printf("parameters    %lld\n", static_cast<long long>(summary.parameters));
+  std::printf("context       %lld\n", static_cast<long long>(summary.context));
+  std::printf("tokenizer     %s, pre-tokeniser %s, %lld tokens\n", summary.tokenizer_model.c_str(),
+              summary.tokenizer_pre.c_str(), static_cast<long long>(summary.tokens));
+  std::printf("tensors       %zu, %lld bytes\n", store.tensors().size(),
+              static_cast<long long>(summary.bytes));
+  for (const auto& [name, type] : summary.types) {
+    std::printf("  %-6s      %lld tensors, %lld bytes\n", name.c_str(),
+                static_cast<long long>(type.tensors), static_cast<long long>(type.bytes));
+  }
+  for (size_t i = 0; i < summary.sha256.size(); ++i) {
+    std::printf("sha256        %s  %s\n", summary.sha256[i].c_str(),
+                store.files()[i].path().c_str());
+  }
+  std::printf("\n%-36s %-18s %-6s %14s\n", "tensor", "shape", "type", "bytes");
+  for (const TensorInfo& tensor : store.tensors()) {
+    std::printf("%-36s %-18s %-6s %14lld\n", tensor.name.c_str(), ShapeText(tensor).c_str(),
+                Info(tensor.type).name, static_cast<long long>(tensor.bytes));
+  }
+}
+
+}  // namespace
+
+Status InspectCommand(const Settings& settings) {
+  TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(settings.model));
+  TRINE_ASSIGN(const Summary summary, Summarise(*store, settings.sha256));
+  if (settings.json) {
+    PrintJson(summary, *store);
+  } else {
+    PrintText(summary, *store);
+  }
+  return {};
+}
+
+}  // namespace trine

@@ -1,0 +1,78 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "src/commands/commands.h"
+#include "src/core/cores.h"
+
+namespace trine {
+namespace {
+
+constexpr double kMegabyte = 1e6;
+
+// Redraws one line; the last call ends it.
+void DrawProgress(int64_t done, int64_t total) {
+  constexpr int kWidth = 40;
+  const double share = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
+  char bar[kWidth + 1] = {};
+  std::fill_n(bar, kWidth, ' ');
+  std::fill_n(bar, static_cast<int>(share * kWidth), '#');
+  std::fprintf(stderr, "\rloading [%s] %3.0f%% of %.1f MB%s", bar, share * 100,
+               static_cast<double>(total) / kMegabyte, done == total ? "\n" : "");
+}
+
+SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences) {
+  SessionOptions options;
+  options.model = settings.model;
+  options.threads = threads;
+  options.compute = settings.compute == "f32" ? Compute::kF32 : Compute::kInteger;
+  options.kv_type = settings.cache_type == "f32" ? KvType::kF32 : KvType::kF16;
+  options.context = settings.context;
+  options.sequences = sequences;
+  options.step_tokens = settings.batch;
+  options.split = settings.split;
+  return options;
+}
+
+void Describe(const Session& session, const Ranks& ranks) {
+  std::fprintf(stderr, "%s: %s, %d %s, %s, comm %.*s\n", session.store().files()[0].path().c_str(),
+               session.config().architecture.c_str(), ranks.world.size,
+               ranks.world.size == 1 ? "rank" : "ranks", session.backend().Describe().c_str(),
+               static_cast<int>(ranks.comm.name().size()), ranks.comm.name().data());
+  for (size_t rank = 0; rank < session.plan().shares.size(); ++rank) {
+    const RankShare& share = session.plan().shares[rank];
+    int64_t bytes = 0;
+    for (const Claim& claim : session.plan().claims[rank])
+      bytes += claim.streamed ? 0 : claim.bytes;
+    std::fprintf(
+        stderr,
+        "  rank %zu: %lld query heads, %lld KV heads, %lld FFN channels, "
+        "%lld vocabulary rows, %.1f MB of weights\n",
+        rank, static_cast<long long>(share.q_heads.size()),
+        static_cast<long long>(share.kv_heads.size()), static_cast<long long>(share.ffn.size()),
+        static_cast<long long>(share.vocab.size()), static_cast<double>(bytes) / kMegabyte);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
+                                             int64_t sequences) {
+  const CoreCount cores = CountCores();
+  const int threads =
+      settings.threads > 0 ? settings.threads : DefaultThreads(cores, ranks.world.local_size);
+  const bool first = ranks.world.rank == 0;
+  const std::string warning = BindingWarning(cores, ranks.world.local_size, threads);
+  if (first && !warning.empty()) std::fprintf(stderr, "trine: warning: %s\n", warning.c_str());
+
+  std::function<void(int64_t, int64_t)> progress;
+  if (first && isatty(STDERR_FILENO) != 0) progress = DrawProgress;
+  TRINE_ASSIGN(
+      std::unique_ptr<Session> session,
+      Session::Open(ToOptions(settings, threads, sequences), ranks.control, ranks.comm, progress));
+  if (first) Describe(*session, ranks);
+  return session;
+}
+
+}  // namespace trine

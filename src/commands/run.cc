@@ -1,0 +1,130 @@
+// trine run: text from a prompt. Several -p run side by side, each as if it were alone.
+#include <cstdio>
+#include <optional>
+
+#include "src/commands/commands.h"
+#include "src/core/output_file.h"
+
+namespace trine {
+namespace {
+
+SamplingParams ToSampling(const Settings& settings) {
+  SamplingParams params;
+  params.temperature = static_cast<float>(settings.temperature);
+  params.top_k = settings.top_k;
+  params.top_p = static_cast<float>(settings.top_p);
+  params.min_p = static_cast<float>(settings.min_p);
+  params.repeat_penalty = static_cast<float>(settings.repeat_penalty);
+  params.repeat_last_n = settings.repeat_last_n;
+  params.presence_penalty = static_cast<float>(settings.presence_penalty);
+  params.frequency_penalty = static_cast<float>(settings.frequency_penalty);
+  params.seed = settings.seed;
+  return params;
+}
+
+Result<Request> MakeRequest(const Settings& settings, const Tokenizer& tokenizer,
+                            const std::string& prompt) {
+  const auto special =
+      settings.parse_special ? Tokenizer::Special::kParse : Tokenizer::Special::kAsText;
+  Request request;
+  if (tokenizer.add_bos()) request.prompt.push_back(tokenizer.bos());
+  TRINE_ASSIGN(const std::vector<int32_t> ids, tokenizer.Encode(prompt, special));
+  request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
+  if (request.prompt.empty()) return BadInput("the prompt is empty; give -p some text");
+  request.max_tokens = settings.predict;
+  request.sampling = ToSampling(settings);
+  if (!settings.ignore_eos) request.stop = tokenizer.end_of_generation();
+  return request;
+}
+
+// Streams the text of one sequence; several are kept apart and printed one after another.
+class TextOutput {
+ public:
+  TextOutput(const Tokenizer& tokenizer, size_t sequences) {
+    for (size_t i = 0; i < sequences; ++i) streams_.push_back({Detokenizer(tokenizer), {}});
+  }
+
+  void Add(const TokenEvent& event) {
+    Stream& stream = streams_[static_cast<size_t>(event.request)];
+    if (event.token >= 0 && event.finish != FinishReason::kStop) {
+      Emit(stream, stream.detokenizer.Next(event.token));
+    }
+    if (event.finish != FinishReason::kNone) Emit(stream, stream.detokenizer.Finish());
+  }
+
+  void Finish() {
+    for (const Stream& stream : streams_) {
+      std::fwrite(stream.text.data(), 1, stream.text.size(), stdout);
+      std::fputc('\n', stdout);
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  struct Stream {
+    Detokenizer detokenizer;
+    std::string text;  // kept back when there are several
+  };
+
+  void Emit(Stream& stream, const std::string& text) {
+    if (streams_.size() > 1) {
+      stream.text += text;
+    } else {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    }
+  }
+
+  std::vector<Stream> streams_;
+};
+
+// Rank 0: submit, step until idle, print.
+Status Generate(const Settings& settings, Session& session) {
+  Scheduler scheduler(session.scheduler_limits());
+  for (const std::string& prompt : settings.prompts) {
+    TRINE_ASSIGN(Request request, MakeRequest(settings, session.tokenizer(), prompt));
+    TRINE_ASSIGN(const int64_t id, scheduler.Submit(std::move(request)));
+    (void)id;
+  }
+  std::optional<OutputFile> logits;
+  Status written;
+  std::function<void(std::span<const float>)> save;
+  if (!settings.save_logits.empty()) {
+    TRINE_ASSIGN(OutputFile file, OutputFile::Create(settings.save_logits));
+    logits.emplace(std::move(file));
+    save = [&](std::span<const float> rows) {
+      if (written.ok()) written = logits->Write(std::as_bytes(rows));
+    };
+  }
+  TextOutput output(session.tokenizer(), settings.prompts.size());
+  int64_t faults = 0;
+  while (!scheduler.idle()) {
+    for (const TokenEvent& event : session.Step(scheduler, save)) {
+      output.Add(event);
+      faults += event.finish == FinishReason::kFault ? 1 : 0;
+    }
+  }
+  output.Finish();
+  TRINE_RETURN_IF_ERROR(written);
+  if (logits) TRINE_RETURN_IF_ERROR(logits->Commit());
+  if (faults == 0) return {};
+  return BadInput("a value was not finite or beyond 2^22 in " + std::to_string(faults) +
+                  " sequence(s), which ended there; try --compute f32 -ctk f32");
+}
+
+}  // namespace
+
+Status RunCommand(const Settings& settings, Ranks ranks) {
+  TRINE_ASSIGN(const std::unique_ptr<Session> session,
+               OpenSession(settings, ranks, std::ssize(settings.prompts)));
+  Status status;
+  if (ranks.world.rank == 0) {
+    status = Generate(settings, *session);
+    session->Stop();
+  } else {
+    session->Work();
+  }
+  return ranks.control.Agree(status);
+}
+
+}  // namespace trine

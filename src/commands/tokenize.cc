@@ -1,0 +1,55 @@
+// trine tokenize: text to ids and pieces, and back.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "src/commands/commands.h"
+
+namespace trine {
+namespace {
+
+Status DecodeIds(const Tokenizer& tokenizer, const std::string& text) {
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) {
+    std::istringstream one(word);
+    int64_t id = -1;
+    if (!(one >> id) || !one.eof() || id < 0 || id >= tokenizer.size()) {
+      return BadInput("--decode: '" + word + "' is not a token id; 0 to " +
+                      std::to_string(tokenizer.size() - 1) + " exist");
+    }
+    const std::string_view piece = tokenizer.Piece(static_cast<int32_t>(id));
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+  }
+  std::fputc('\n', stdout);
+  return {};
+}
+
+// Pieces may be parts of characters; JSON text is not.
+std::string Printable(std::string_view piece) {
+  return nlohmann::json(piece).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Status TokenizeCommand(const Settings& settings) {
+  TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(settings.model));
+  Result<std::unique_ptr<Tokenizer>> made = Tokenizer::FromMetadata(store->metadata());
+  if (!made.ok()) return BadInput(settings.model + ": " + made.status().message());
+  const Tokenizer& tokenizer = **made;
+  if (!settings.decode.empty()) return DecodeIds(tokenizer, settings.decode);
+  const auto special =
+      settings.parse_special ? Tokenizer::Special::kParse : Tokenizer::Special::kAsText;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const std::string& prompt : settings.prompts) {
+    TRINE_ASSIGN(const std::vector<int32_t> ids, tokenizer.Encode(prompt, special));
+    for (const int32_t id : ids) {
+      const std::string piece = Printable(tokenizer.Piece(id));
+      if (!settings.json) std::printf("%d\t%s\n", id, piece.c_str());
+      list.push_back({{"id", id}, {"piece", nlohmann::json::parse(piece)}});
+    }
+  }
+  if (settings.json) std::printf("%s\n", list.dump().c_str());
+  return {};
+}
+
+}  // namespace trine

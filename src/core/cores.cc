@@ -1,0 +1,40 @@
+#include "src/core/cores.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace trine {
+namespace {
+
+// 0 if the process cannot be asked.
+int AllowedCores(pid_t process) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(process, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+}  // namespace
+
+CoreCount CountCores() {
+  CoreCount cores;
+  cores.mine = std::max(1, AllowedCores(0));
+  cores.host = std::max(cores.mine, AllowedCores(getppid()));
+  return cores;
+}
+
+int DefaultThreads(const CoreCount& cores, int local_ranks) {
+  return std::max(1, std::min(cores.mine, cores.host / local_ranks));
+}
+
+std::string BindingWarning(const CoreCount& cores, int local_ranks, int threads) {
+  const int wanted = std::max(threads, cores.host / local_ranks);
+  if (cores.mine >= wanted) return "";
+  return "each rank is bound to " + std::to_string(cores.mine) + " of " +
+         std::to_string(cores.host) + " cores and runs " + std::to_string(threads) +
+         (threads == 1 ? " thread" : " threads") +
+         "; give mpirun --bind-to none, or start with trine --np";
+}
+
+}  // namespace trine

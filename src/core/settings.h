@@ -1,0 +1,57 @@
+// Settings: what the command line, the environment and --config ask for, checked and typed. Filled
+// by launcher/cli.cc; the commands read it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trine {
+
+struct Settings {
+  std::string verb;  // run, bench, inspect, tokenize
+  std::string help;  // not empty: print this and do nothing else
+  int np = 0;        // ranks to launch; 0: do not
+
+  // Every model-running verb.
+  std::string model;
+  int64_t context = 4096;       // tokens; 0: what the model was made for
+  int threads = 0;              // per rank; 0: a fair share of this host's cores
+  std::string comm = "auto";    // auto, shm, mpi
+  std::string compute = "int";  // int, f32
+  std::string cache_type;       // f16, f32; empty: f16, or f32 with compute f32
+  int64_t batch = 512;          // tokens per step
+  std::vector<double> split;
+
+  // run, tokenize
+  std::vector<std::string> prompts;
+  bool parse_special = true;
+  bool escape = true;  // \n and the like in -p
+
+  // run
+  int32_t predict = -1;  // tokens; -1: to the end of the text or the context
+  double temperature = 0.8;
+  int32_t top_k = 40;
+  double top_p = 0.95;
+  double min_p = 0.05;
+  double repeat_penalty = 1.0;
+  int32_t repeat_last_n = 64;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  uint64_t seed = 0;
+  bool ignore_eos = false;
+  std::string save_logits;  // file; empty: no
+
+  // bench
+  std::vector<int64_t> bench_prompt = {512};
+  std::vector<int64_t> bench_generate = {128};
+  int repetitions = 5;
+
+  // inspect, bench, tokenize
+  std::string output = "md";  // md, csv, json; inspect and tokenize: json or text
+  bool json = false;
+  bool sha256 = false;
+  std::string decode;  // tokenize: ids to turn into text
+};
+
+}  // namespace trine

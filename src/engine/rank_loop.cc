@@ -1,0 +1,169 @@
+#include "src/engine/rank_loop.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trine {
+
+RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Interval> vocab_shards,
+                           const std::vector<uint8_t>& allowed, const ExecutorLimits& limits)
+    : model_(model),
+      context_(context),
+      vocab_shards_(std::move(vocab_shards)),
+      cache_(context.backend, model.kv_layout(), model.kv_layers(), limits.pages),
+      slots_(static_cast<size_t>(limits.sequences)) {
+  const Interval shard = model.vocab_shard();
+  allowed_ = context.backend.Allocate(shard.size());
+  context.backend.Upload(allowed.data() + shard.begin, shard.size(), allowed_.as());
+  logits_ = context.backend.Allocate(limits.step.logit_rows * shard.size() * 4);
+  row_faults_.reserve(static_cast<size_t>(limits.step.tokens));
+}
+
+const StepResult& RankExecutor::Execute(const StepCommand& command) {
+  BuildBatch(command);
+  const TokenPlaces places{positions_, sequences_, page_indptr_, pages_};
+  const StepBatch batch{command.tokens, places, {}, logit_rows_};
+  const int64_t shard = model_.vocab_shard().size();
+  const F32View logits{logits_.as<float>(), std::ssize(logit_rows_), shard, shard};  // [R, V]
+  model_.Forward(batch, {cache_.layers(), row_faults_}, logits);
+  if (context_.backend.broken()) {
+    context_.comm.Abort(
+        "an all-reduced row does not add up: the transport or the memory of a rank corrupted it");
+  }
+  NoteFaults(command);
+  if (command.gather_logits) GatherLogits(logits);
+  GatherCandidates(command, logits);
+  return result_;
+}
+
+// Applies the page deltas and lays out positions, page tables and logit rows.
+void RankExecutor::BuildBatch(const StepCommand& command) {
+  positions_.clear();
+  sequences_.clear();
+  pages_.clear();
+  logit_rows_.clear();
+  page_indptr_.assign(1, 0);
+  row_faults_.assign(command.tokens.size(), 0);
+  auto new_page = command.new_pages.begin();
+  for (const SequenceStep& step : command.sequences) {
+    Slot& slot = slots_[static_cast<size_t>(step.slot)];
+    if (step.first_position == 0) slot = {};
+    slot.pages.insert(slot.pages.end(), new_page, new_page + step.new_pages);
+    new_page += step.new_pages;
+    for (int32_t i = 0; i < step.tokens; ++i) {
+      positions_.push_back(step.first_position + i);
+      sequences_.push_back(static_cast<int32_t>(page_indptr_.size() - 1));
+    }
+    pages_.insert(pages_.end(), slot.pages.begin(), slot.pages.end());
+    page_indptr_.push_back(static_cast<int32_t>(pages_.size()));
+  }
+  for (const LogitRow& row : command.rows) logit_rows_.push_back(row.row);
+}
+
+// A fault stays with its sequence: later tokens attend to the faulty one.
+void RankExecutor::NoteFaults(const StepCommand& command) {
+  result_.rows.assign(command.rows.size(), {});
+  size_t token = 0, row = 0;
+  for (const SequenceStep& step : command.sequences) {
+    Slot& slot = slots_[static_cast<size_t>(step.slot)];
+    const size_t end = token + static_cast<size_t>(step.tokens);
+    for (; token < end; ++token) slot.fault |= row_faults_[token] != 0;
+    while (row < command.rows.size() && static_cast<size_t>(command.rows[row].row) < end) {
+      result_.rows[row++].fault = slot.fault;
+    }
+  }
+}
+
+void RankExecutor::GatherLogits(F32View logits) {
+  const int64_t vocab = model_.config().vocab;
+  std::vector<int64_t> counts;
+  for (const Interval& shard : vocab_shards_) counts.push_back(logits.rows * shard.size());
+  all_logits_.resize(static_cast<size_t>(logits.rows * vocab));
+  logit_matrix_.resize(all_logits_.size());
+  context_.comm.AllGather(logits.data, all_logits_.data(), counts, Element::kFloat32);
+  const float* from = all_logits_.data();
+  for (const Interval& shard : vocab_shards_) {
+    for (int64_t r = 0; r < logits.rows; ++r, from += shard.size()) {
+      std::copy(from, from + shard.size(), logit_matrix_.data() + r * vocab + shard.begin);
+    }
+  }
+  result_.logits = logit_matrix_;
+}
+
+int32_t RankExecutor::CountOn(size_t rank, const LogitRow& row) const {
+  return static_cast<int32_t>(std::min<int64_t>(row.spec.count, vocab_shards_[rank].size()));
+}
+
+// Every rank sends its best few of each row; rank 0 merges them.
+void RankExecutor::GatherCandidates(const StepCommand& command, F32View logits) {
+  const auto me = static_cast<size_t>(context_.comm.world().rank);
+  std::vector<int64_t> counts(vocab_shards_.size(), 0);
+  specs_.clear();
+  const TokenCount* window = command.windows.data();
+  for (const LogitRow& row : command.rows) {
+    for (size_t rank = 0; rank < counts.size(); ++rank) counts[rank] += CountOn(rank, row);
+    specs_.push_back(row.spec);
+    specs_.back().window = {window, static_cast<size_t>(row.window)};
+    specs_.back().count = CountOn(me, row);
+    window += row.window;
+  }
+  int64_t total = 0;
+  for (int64_t& count : counts) {
+    total += count;
+    count *= static_cast<int64_t>(sizeof(Candidate));
+  }
+  mine_.resize(static_cast<size_t>(counts[me]) / sizeof(Candidate));
+  all_.resize(static_cast<size_t>(total));
+  context_.backend.TopCandidates(logits, static_cast<int32_t>(model_.vocab_shard().begin),
+                                 allowed_.as<uint8_t>(), specs_, mine_.data());
+  context_.comm.AllGather(mine_.data(), all_.data(), counts, Element::kByte);
+  if (me != 0) return;
+
+  // all_ is [rank][row][count]; each row's candidates are collected, sorted and cut.
+  std::vector<const Candidate*> next;
+  for (int64_t at = 0; const int64_t count : counts) {
+    next.push_back(all_.data() + at);
+    at += count / static_cast<int64_t>(sizeof(Candidate));
+  }
+  merged_.clear();
+  merged_.reserve(all_.size());
+  for (size_t r = 0; r < command.rows.size(); ++r) {
+    const size_t begin = merged_.size();
+    for (size_t rank = 0; rank < next.size(); ++rank) {
+      const int32_t count = CountOn(rank, command.rows[r]);
+      std::copy_if(next[rank], next[rank] + count, std::back_inserter(merged_),
+                   [](const Candidate& candidate) { return candidate.id >= 0; });
+      next[rank] += count;
+    }
+    std::sort(merged_.begin() + static_cast<int64_t>(begin), merged_.end(), CandidateBefore);
+    const auto wanted = static_cast<size_t>(command.rows[r].spec.count);
+    result_.rows[r].candidates =
+        std::span(merged_).subspan(begin, std::min(wanted, merged_.size() - begin));
+  }
+}
+
+void RunWorker(ControlChannel& control, RankExecutor& executor) {
+  Bytes message;
+  for (;;) {
+    control.Broadcast(message, /*root=*/0);
+    const StepCommand command = Decode(message);
+    if (command.stop()) return;
+    executor.Execute(command);
+  }
+}
+
+const StepResult& BroadcastAndExecute(ControlChannel& control, RankExecutor& executor,
+                                      const StepCommand& command) {
+  Bytes message;
+  Encode(command, message);
+  control.Broadcast(message, /*root=*/0);
+  return executor.Execute(command);
+}
+
+void BroadcastStop(ControlChannel& control) {
+  Bytes message;
+  Encode(StepCommand{}, message);
+  control.Broadcast(message, /*root=*/0);
+}
+
+}  // namespace trine

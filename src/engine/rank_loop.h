@@ -1,0 +1,82 @@
+// The rank loop: rank 0 broadcasts a step, every rank executes it. RankExecutor is the same object
+// on all ranks; only rank 0 looks at the results.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/control.h"
+#include "kernels/backend.h"
+#include "src/engine/kv_cache.h"
+#include "src/engine/step_command.h"
+#include "src/models/model.h"
+
+namespace trine {
+
+struct ExecutorLimits {
+  StepLimits step;
+  int64_t sequences = 0;  // slots
+  int64_t pages = 0;      // of the KV cache
+};
+
+// What rank 0 gets from a step; valid until the next one.
+struct StepResult {
+  struct Row {
+    std::span<const Candidate> candidates;  // of the whole vocabulary, best first
+    bool fault = false;                     // its sequence met a value out of range
+  };
+  std::vector<Row> rows;
+  std::span<const float> logits;  // [R, vocabulary], if the command gathers them
+};
+
+class RankExecutor {
+ public:
+  // vocab_shards: every rank's rows of the vocabulary; allowed [vocab]: 0 marks padding that is
+  // never drawn. All references must outlive this.
+  RankExecutor(Model& model, RankContext& context, std::vector<Interval> vocab_shards,
+               const std::vector<uint8_t>& allowed, const ExecutorLimits& limits);
+
+  // Collective: every rank with the same command. The result is complete on rank 0 only. Corrupted
+  // transport (a sum that cannot be right) ends the job.
+  const StepResult& Execute(const StepCommand& command);
+
+  int64_t kv_bytes() const { return cache_.bytes(); }
+
+ private:
+  struct Slot {
+    std::vector<int32_t> pages;
+    bool fault = false;
+  };
+
+  void BuildBatch(const StepCommand& command);
+  void NoteFaults(const StepCommand& command);
+  void GatherLogits(F32View logits);
+  void GatherCandidates(const StepCommand& command, F32View logits);
+  int32_t CountOn(size_t rank, const LogitRow& row) const;
+
+  Model& model_;
+  RankContext& context_;
+  const std::vector<Interval> vocab_shards_;
+  KvCache cache_;
+  Buffer allowed_;  // this rank's shard
+  Buffer logits_;   // f32 [R, shard]
+
+  std::vector<Slot> slots_;
+  std::vector<int32_t> positions_, sequences_, page_indptr_, pages_, logit_rows_, row_faults_;
+  std::vector<CandidateSpec> specs_;
+  std::vector<Candidate> mine_, all_, merged_;
+  std::vector<float> all_logits_, logit_matrix_;
+  StepResult result_;
+};
+
+// The life of a rank other than 0: execute what rank 0 broadcasts until it says stop.
+void RunWorker(ControlChannel& control, RankExecutor& executor);
+
+// Rank 0's side of a step, and of the end.
+const StepResult& BroadcastAndExecute(ControlChannel& control, RankExecutor& executor,
+                                      const StepCommand& command);
+void BroadcastStop(ControlChannel& control);
+
+}  // namespace trine

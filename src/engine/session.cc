@@ -1,0 +1,79 @@
+#include "src/engine/session.h"
+
+#include <algorithm>
+
+namespace trine {
+
+Result<std::unique_ptr<Session>> Session::Open(
+    const SessionOptions& options, ControlChannel& control, Communicator& comm,
+    const std::function<void(int64_t done, int64_t total)>& progress) {
+  std::unique_ptr<Session> session(new Session(control, comm));
+  TRINE_RETURN_IF_ERROR(control.Agree(session->ReadHeaders(options)));
+  TRINE_RETURN_IF_ERROR(control.Agree(session->Load(options, progress)));
+  session->MakeExecutor();
+  return session;
+}
+
+Status Session::ReadHeaders(const SessionOptions& options) {
+  TRINE_ASSIGN(store_, OpenWeights(options.model));
+  TRINE_ASSIGN(plan_, PlanModel(*store_, comm_.world().size, options.split));
+  Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromMetadata(store_->metadata());
+  if (!tokenizer.ok()) return BadInput(options.model + ": " + tokenizer.status().message());
+  tokenizer_ = std::move(*tokenizer);
+  if (tokenizer_->size() > plan_.config.vocab) {
+    return BadInput(options.model + ": the tokenizer has " + std::to_string(tokenizer_->size()) +
+                    " tokens, token_embd.weight " + std::to_string(plan_.config.vocab) +
+                    " rows; the file is damaged, get it again");
+  }
+  const int64_t made_for = plan_.config.context;
+  limits_.context = options.context == 0 ? made_for : std::min(options.context, made_for);
+  limits_.sequences = options.sequences;
+  limits_.step_tokens = std::max(options.step_tokens, options.sequences);
+  limits_.pages = options.sequences * PagesFor(limits_.context);
+  limits_.vocab = plan_.config.vocab;
+  return {};
+}
+
+Status Session::Load(const SessionOptions& options,
+                     const std::function<void(int64_t done, int64_t total)>& progress) {
+  std::string error;
+  backend_ = MakeCpuBackend({options.threads, options.compute}, &error);
+  if (backend_ == nullptr) return BadInput(error);
+  const StepLimits step{limits_.step_tokens, std::max(options.logit_rows, limits_.sequences)};
+  context_ = std::make_unique<RankContext>(RankContext{*backend_, comm_, step, options.kv_type});
+  int64_t total = 0, done = 0;
+  for (const Claim& claim : plan_.claims[static_cast<size_t>(comm_.world().rank)]) {
+    total += claim.streamed ? 0 : claim.bytes;
+  }
+  TRINE_ASSIGN(model_, LoadModel(*store_, plan_, *context_, [&](int64_t bytes) {
+                 done += bytes;
+                 if (progress) progress(done, total);
+               }));
+  return {};
+}
+
+void Session::MakeExecutor() {
+  std::vector<Interval> vocab_shards;
+  for (const RankShare& share : plan_.shares) vocab_shards.push_back(share.vocab);
+  std::vector<uint8_t> allowed(static_cast<size_t>(plan_.config.vocab), 0);
+  for (int64_t id = 0; id < tokenizer_->size(); ++id) {
+    allowed[static_cast<size_t>(id)] =
+        tokenizer_->Type(static_cast<int32_t>(id)) != TokenType::kUnused;
+  }
+  executor_ = std::make_unique<RankExecutor>(
+      *model_, *context_, std::move(vocab_shards), allowed,
+      ExecutorLimits{context_->limits, limits_.sequences, limits_.pages});
+}
+
+std::vector<TokenEvent> Session::Step(
+    Scheduler& scheduler, const std::function<void(std::span<const float>)>& on_logits) {
+  StepCommand command = scheduler.Next();
+  command.gather_logits = static_cast<bool>(on_logits) && !command.rows.empty();
+  const StepResult& result = Execute(command);
+  if (command.gather_logits) on_logits(result.logits);
+  std::vector<Scheduler::RowResult> rows;
+  for (const StepResult::Row& row : result.rows) rows.push_back({row.candidates, row.fault});
+  return scheduler.Complete(rows);
+}
+
+}  // namespace trine

@@ -1,0 +1,84 @@
+// Session: one rank's running model, from file to executor. Opening it is the start-up sequence
+// that every model-running command shares; each phase ends in an agreement, so that an error on any
+// rank ends all of them with the same message.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/control.h"
+#include "src/core/result.h"
+#include "src/engine/rank_loop.h"
+#include "src/engine/scheduler.h"
+#include "src/models/model.h"
+#include "src/text/tokenizer.h"
+#include "src/weights/weight_store.h"
+
+namespace trine {
+
+struct SessionOptions {
+  std::string model;  // path
+  int threads = 1;    // of this rank
+  Compute compute = Compute::kInteger;
+  KvType kv_type = KvType::kF16;
+  int64_t context = 4096;     // tokens of one sequence; 0: what the model was made for
+  int64_t sequences = 1;      // at once
+  int64_t step_tokens = 512;  // per step
+  int64_t logit_rows = 0;     // per step; 0: one a sequence
+  std::vector<double> split;  // weights of the ranks; empty: equal
+};
+
+class Session {
+ public:
+  // Collective. progress (may be empty) is called on this rank while it loads, with bytes so far
+  // and in all.
+  static Result<std::unique_ptr<Session>> Open(
+      const SessionOptions& options, ControlChannel& control, Communicator& comm,
+      const std::function<void(int64_t done, int64_t total)>& progress);
+
+  const WeightStore& store() const { return *store_; }
+  const ModelConfig& config() const { return plan_.config; }
+  const ModelPlan& plan() const { return plan_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Backend& backend() const { return *backend_; }
+  int64_t context() const { return limits_.context; }
+  int64_t kv_bytes() const { return executor_->kv_bytes(); }
+  const SchedulerLimits& scheduler_limits() const { return limits_; }
+
+  // Ranks other than 0: serve steps until rank 0's Stop.
+  void Work() { RunWorker(control_, *executor_); }
+
+  // Rank 0. One step on every rank; the result is valid until the next.
+  const StepResult& Execute(const StepCommand& command) {
+    return BroadcastAndExecute(control_, *executor_, command);
+  }
+
+  // Rank 0. One step of a scheduler that is not idle: events in order, and the raw logits of the
+  // sampled rows [R, vocab] to on_logits, if given.
+  std::vector<TokenEvent> Step(Scheduler& scheduler,
+                               const std::function<void(std::span<const float>)>& on_logits = {});
+  void Stop() { BroadcastStop(control_); }
+
+ private:
+  Session(ControlChannel& control, Communicator& comm) : control_(control), comm_(comm) {}
+  Status ReadHeaders(const SessionOptions& options);
+  Status Load(const SessionOptions& options,
+              const std::function<void(int64_t done, int64_t total)>& progress);
+  void MakeExecutor();
+
+  ControlChannel& control_;
+  Communicator& comm_;
+  std::unique_ptr<WeightStore> store_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ModelPlan plan_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<RankContext> context_;
+  std::unique_ptr<Model> model_;
+  SchedulerLimits limits_;
+  std::unique_ptr<RankExecutor> executor_;
+};
+
+}  // namespace trine

@@ -1,0 +1,117 @@
+#include "src/models/rope.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trine {
+namespace {
+
+struct Scaling {
+  std::string type;  // none, linear, yarn
+  double factor = 1;
+  double original_context = 0;
+  double attention_factor = 1;
+  double beta_fast = 32;
+  double beta_slow = 1;
+};
+
+Result<Scaling> ReadScaling(const Metadata& meta, const std::string& arch) {
+  const std::string prefix = arch + ".rope.scaling.";
+  Scaling scaling;
+  TRINE_ASSIGN(scaling.type, meta.StringOr(prefix + "type", "none"));
+  TRINE_ASSIGN(const double old_factor, meta.FloatOr(arch + ".rope.scale_linear", 1));
+  TRINE_ASSIGN(scaling.factor, meta.FloatOr(prefix + "factor", old_factor));
+  TRINE_ASSIGN(scaling.original_context, meta.FloatOr(prefix + "original_context_length", 0));
+  TRINE_ASSIGN(scaling.attention_factor, meta.FloatOr(prefix + "attn_factor", 1));
+  TRINE_ASSIGN(scaling.beta_fast, meta.FloatOr(prefix + "yarn_beta_fast", 32));
+  TRINE_ASSIGN(scaling.beta_slow, meta.FloatOr(prefix + "yarn_beta_slow", 1));
+  if (scaling.type == "none" && meta.Find(arch + ".rope.scale_linear") != nullptr) {
+    scaling.type = "linear";
+  }
+  if (scaling.type != "none" && scaling.type != "linear" && scaling.type != "yarn") {
+    return BadInput("'" + prefix + "type' is '" + scaling.type +
+                    "'; none, linear and yarn are supported");
+  }
+  if (!(scaling.factor > 0)) {
+    return BadInput("'" + prefix + "factor' is " + std::to_string(scaling.factor) +
+                    "; a positive number expected");
+  }
+  if (scaling.type == "yarn" && !(scaling.original_context > 0)) {
+    return BadInput("'" + prefix + "original_context_length' is missing; yarn needs it");
+  }
+  return scaling;
+}
+
+// Which share of pair i keeps its frequency: 1 for fast pairs, 0 for slow ones, a ramp between.
+double YarnKept(const Scaling& scaling, double base, int64_t dims, int64_t i) {
+  const auto pair_turning = [&](double turns) {
+    return static_cast<double>(dims) * std::log(scaling.original_context / (turns * 2 * M_PI)) /
+           (2 * std::log(base));
+  };
+  const double low = std::max(0.0, std::floor(pair_turning(scaling.beta_fast)));
+  const double high =
+      std::min(static_cast<double>(dims - 1), std::ceil(pair_turning(scaling.beta_slow)));
+  const double ramp = (static_cast<double>(i) - low) / std::max(0.001, high - low);
+  return 1 - std::clamp(ramp, 0.0, 1.0);
+}
+
+// The parameters and, in `frequencies`, the radians per position of every pair.
+Result<RopeParams> ReadRope(const ModelConfig& config, RopePairs pairs, const Metadata& meta,
+                            std::vector<float>& frequencies) {
+  const std::string arch = config.architecture;
+  TRINE_ASSIGN(const double base, meta.FloatOr(arch + ".rope.freq_base", 10000));
+  TRINE_ASSIGN(const int64_t dims, meta.IntOr(arch + ".rope.dimension_count", config.head_dim));
+  TRINE_ASSIGN(const Scaling scaling, ReadScaling(meta, arch));
+  if (dims < 2 || dims > config.head_dim || dims % 2 != 0) {
+    return BadInput("'" + arch + ".rope.dimension_count' is " + std::to_string(dims) +
+                    "; an even number up to the head dimension " + std::to_string(config.head_dim) +
+                    " expected");
+  }
+  if (!(base > 0)) {
+    return BadInput("'" + arch + ".rope.freq_base' is " + std::to_string(base) +
+                    "; a positive number expected");
+  }
+  for (int64_t i = 0; i < dims / 2; ++i) {
+    const double plain = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims));
+    double frequency = plain;
+    if (scaling.type == "linear") frequency = plain / scaling.factor;
+    if (scaling.type == "yarn") {
+      const double kept = YarnKept(scaling, base, dims, i);
+      frequency = plain / scaling.factor * (1 - kept) + plain * kept;
+    }
+    frequencies.push_back(static_cast<float>(frequency));
+  }
+  RopeParams params{pairs, config.head_dim, dims, nullptr, 1};
+  if (scaling.type == "yarn") {
+    params.magnitude =
+        static_cast<float>(scaling.attention_factor * (1 + 0.1 * std::log(scaling.factor)));
+  }
+  return params;
+}
+
+}  // namespace
+
+Rope LoadRope(const ModelConfig& config, RopePairs pairs, const WeightStore& store,
+              WeightLoader& loader, RankContext* context) {
+  constexpr char kDivisors[] = "rope_freqs.weight";
+  std::vector<float> frequencies;
+  Result<RopeParams> params = ReadRope(config, pairs, store.metadata(), frequencies);
+  if (!params.ok()) {
+    loader.Fail(params.status());
+    return {};
+  }
+  const auto n = static_cast<int64_t>(frequencies.size());
+  if (loader.Has(kDivisors)) {
+    const std::vector<float> divisors = loader.HostVector(kDivisors, n, {0, n});
+    for (size_t i = 0; i < divisors.size(); ++i) frequencies[i] /= divisors[i];
+  }
+  Rope rope{*params, {}};
+  if (context != nullptr) {
+    rope.frequencies = context->backend.Allocate(n * 4);
+    context->backend.Upload(frequencies.data(), n * 4, rope.frequencies.as());
+    rope.params.frequencies = rope.frequencies.as<float>();
+  }
+  return rope;
+}
+
+}  // namespace trine

@@ -1,0 +1,111 @@
+#include "src/weights/shard_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace trine {
+namespace {
+
+Interval KvHeadsOf(const ShardDims& dims, Interval q) {
+  const int64_t group = dims.q_heads / dims.kv_heads;
+  return {q.begin / group, (q.end - 1) / group + 1};
+}
+
+int64_t Granules(const ShardDims& dims) {
+  return (dims.ffn + dims.ffn_granule - 1) / dims.ffn_granule;
+}
+
+Status TooManyRanks(const std::string& weight, int64_t units, const std::string& unit, int ranks) {
+  return BadInput(weight + ": " + std::to_string(units) + " " + unit + " cannot be shared by " +
+                  std::to_string(ranks) + " ranks; use 1 to " + std::to_string(units) + " ranks");
+}
+
+}  // namespace
+
+int64_t Shard::size() const {
+  int64_t total = 0;
+  for (const Interval& part : parts) total += part.size();
+  return total;
+}
+
+std::vector<Interval> PartitionUnits(int64_t units, std::span<const double> weights,
+                                     const std::function<double(Interval)>& cost) {
+  // best[r][u]: the least (largest, squares) of ranks [0, r) sharing units [0, u).
+  using Score = std::pair<double, double>;
+  const auto ranks = static_cast<int64_t>(weights.size());
+  const int64_t least = units >= ranks ? 1 : 0;
+  const Score unreachable{std::numeric_limits<double>::infinity(), 0};
+  std::vector<std::vector<Score>> best(weights.size() + 1);
+  std::vector<std::vector<int64_t>> cut(weights.size() + 1);
+  for (auto& row : best) row.assign(static_cast<size_t>(units) + 1, unreachable);
+  for (auto& row : cut) row.assign(static_cast<size_t>(units) + 1, 0);
+  best[0][0] = {0, 0};
+  for (size_t r = 1; r <= weights.size(); ++r) {
+    for (int64_t end = 0; end <= units; ++end) {
+      for (int64_t begin = 0; begin + least <= end; ++begin) {
+        const Score& before = best[r - 1][static_cast<size_t>(begin)];
+        if (before.first == unreachable.first) continue;
+        const double c = begin == end ? 0 : cost({begin, end}) / weights[r - 1];
+        const Score score{std::max(before.first, c), before.second + c * c};
+        if (score < best[r][static_cast<size_t>(end)]) {
+          best[r][static_cast<size_t>(end)] = score;
+          cut[r][static_cast<size_t>(end)] = begin;
+        }
+      }
+    }
+  }
+  std::vector<Interval> parts(weights.size());
+  int64_t end = units;
+  for (size_t r = weights.size(); r > 0; --r) {
+    parts[r - 1] = {cut[r][static_cast<size_t>(end)], end};
+    end = parts[r - 1].begin;
+  }
+  return parts;
+}
+
+Result<ShardPlan> ShardPlan::Make(const ShardDims& dims, int ranks,
+                                  std::span<const double> weights) {
+  const std::vector<double> even(static_cast<size_t>(ranks), 1.0);
+  if (weights.empty()) weights = even;
+  if (std::ssize(weights) != ranks) {
+    return BadInput("--split has " + std::to_string(weights.size()) + " numbers for " +
+                    std::to_string(ranks) + " ranks; give one a rank");
+  }
+  if (ranks > dims.q_heads) return TooManyRanks("attn_q", dims.q_heads, "query heads", ranks);
+  if (ranks > Granules(dims)) {
+    return TooManyRanks("ffn_down", Granules(dims),
+                        "granules of " + std::to_string(dims.ffn_granule) + " channels", ranks);
+  }
+  // A query head costs its rows of attn_q and its columns of attn_output, a KV head its rows of
+  // attn_k and attn_v: the same bytes.
+  const auto heads = PartitionUnits(dims.q_heads, weights, [&](Interval q) {
+    return static_cast<double>(q.size() + KvHeadsOf(dims, q).size());
+  });
+  const auto by_size = [](Interval units) { return static_cast<double>(units.size()); };
+  const auto granules = PartitionUnits(Granules(dims), weights, by_size);
+  const auto blocks =
+      PartitionUnits((dims.vocab + kVocabBlock - 1) / kVocabBlock, weights, by_size);
+
+  ShardPlan plan;
+  for (size_t r = 0; r < weights.size(); ++r) {
+    RankShare share{heads[r], KvHeadsOf(dims, heads[r]), granules[r].Times(dims.ffn_granule),
+                    blocks[r].Times(kVocabBlock)};
+    share.ffn.end = std::min(share.ffn.end, dims.ffn);
+    share.vocab.begin = std::min(share.vocab.begin, dims.vocab);
+    share.vocab.end = std::min(share.vocab.end, dims.vocab);
+    plan.shares_.push_back(share);
+  }
+  return plan;
+}
+
+int64_t FfnGranule(int64_t ffn, DType type) {
+  const int64_t block = Info(type).block_elems;
+  int64_t granule = 256;
+  while (granule / 2 >= std::max<int64_t>(block, 32) && (ffn + granule - 1) / granule < 16) {
+    granule /= 2;
+  }
+  return granule;
+}
+
+}  // namespace trine

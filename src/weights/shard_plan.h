@@ -1,0 +1,81 @@
+// ShardPlan: which part of every weight each rank holds. Pure arithmetic over a model's dimensions:
+// no I/O, no device, the same answer on every rank.
+//
+// Units that are never cut: a query head (with the KV head it needs, replicated where two ranks
+// need the same one), a granule of FFN channels, a block of 1024 vocabulary rows. Shares need not
+// be even; the plan minimises the largest rank. Scheme: Shoeybi et al. 2019 (Megatron-LM), uneven.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.h"
+#include "src/core/result.h"
+
+namespace trine {
+
+inline constexpr int64_t kVocabBlock = 1024;
+
+// Half open.
+struct Interval {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  Interval Times(int64_t unit) const { return {begin * unit, end * unit}; }
+};
+
+// One rank's part of one tensor: some rows, or some columns of every row, or all of it.
+enum class Axis { kRows, kCols };
+struct Shard {
+  Axis axis = Axis::kRows;
+  std::vector<Interval> parts;  // ascending, disjoint, in elements along the axis
+
+  static Shard Rows(Interval rows) { return {Axis::kRows, {rows}}; }
+  static Shard Cols(Interval cols) { return {Axis::kCols, {cols}}; }
+  int64_t size() const;
+};
+
+// What the plan needs to know of a model.
+struct ShardDims {
+  int64_t q_heads = 0;
+  int64_t kv_heads = 0;     // divides q_heads; query head j uses KV head j * kv_heads / q_heads
+  int64_t ffn = 0;          // FFN channels
+  int64_t ffn_granule = 0;  // channels per granule; the last may be shorter
+  int64_t vocab = 0;
+};
+
+// One rank's shares, in heads, channels and rows of the vocabulary.
+struct RankShare {
+  Interval q_heads;
+  Interval kv_heads;
+  Interval ffn;
+  Interval vocab;  // may be empty
+};
+
+class ShardPlan {
+ public:
+  // weights: one positive number a rank, its wanted share of the work; empty: equal. Fails with the
+  // unit that is too few and the rank counts that work.
+  static Result<ShardPlan> Make(const ShardDims& dims, int ranks, std::span<const double> weights);
+
+  int ranks() const { return static_cast<int>(shares_.size()); }
+  const RankShare& share(int rank) const { return shares_[static_cast<size_t>(rank)]; }
+
+ private:
+  std::vector<RankShare> shares_;
+};
+
+// The granule of an unrotated ffn_down: the largest of 256, 128, 64, 32 that is no smaller than the
+// quant block and leaves at least 16 granules; failing that, the smallest that is no smaller than
+// the block.
+int64_t FfnGranule(int64_t ffn, DType type);
+
+// Cuts [0, units) into one interval per weight so that the largest cost(interval) / weight is
+// least, and among those the sum of squares. Every interval is non-empty if there are enough units.
+std::vector<Interval> PartitionUnits(int64_t units, std::span<const double> weights,
+                                     const std::function<double(Interval)>& cost);
+
+}  // namespace trine

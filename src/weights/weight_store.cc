@@ -1,0 +1,33 @@
+#include "src/weights/weight_store.h"
+
+namespace trine {
+
+WeightStore::WeightStore(ModelFiles files) : files_(std::move(files)) {
+  for (size_t i = 0; i < files_.tensors.size(); ++i) index_.emplace(files_.tensors[i].name, i);
+}
+
+const TensorInfo* WeightStore::Find(std::string_view name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &files_.tensors[it->second];
+}
+
+Status WeightStore::Read(const TensorInfo& tensor, int64_t begin, int64_t n, std::byte* out) const {
+  return files_.files[static_cast<size_t>(tensor.file)].Read(tensor.offset + begin, n, out);
+}
+
+Status WeightStore::ReadRows(const TensorInfo& tensor, std::span<const int32_t> rows,
+                             std::byte* out) const {
+  const int64_t row_bytes = RowBytes(tensor.type, tensor.cols());
+  for (const int32_t row : rows) {
+    TRINE_RETURN_IF_ERROR(Read(tensor, row * row_bytes, row_bytes, out));
+    out += row_bytes;
+  }
+  return {};
+}
+
+Result<std::unique_ptr<WeightStore>> OpenWeights(const std::string& path) {
+  TRINE_ASSIGN(ModelFiles files, ReadGguf(path));
+  return std::make_unique<WeightStore>(std::move(files));
+}
+
+}  // namespace trine
