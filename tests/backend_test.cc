@@ -1,0 +1,578 @@
+// The CPU backend: formats against the bytes of another implementation, every operation against a
+// plain loop in double, and every instruction-set unit against the others, bit for bit.
+#include "kernels/backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "kernels/gumbel.h"
+#include "kernels/half.h"
+#include "tests/fixtures.h"
+
+namespace trine {
+namespace {
+
+constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+                               DType::kQ4_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+std::unique_ptr<Backend> MakeBackend(const char* unit, int threads = 1,
+                                     Compute compute = Compute::kInteger) {
+  setenv("TRINE_CPU", unit, /*overwrite=*/1);
+  std::string error;
+  auto backend = MakeCpuBackend({threads, compute}, &error);
+  unsetenv("TRINE_CPU");
+  return backend;  // nullptr: not on this processor
+}
+
+// The instruction sets of this machine.
+std::vector<const char*> Units() {
+  std::vector<const char*> units;
+  for (const char* unit : {"generic", "avx2", "avx512"}) {
+    if (MakeBackend(unit) != nullptr) units.push_back(unit);
+  }
+  return units;
+}
+
+// A matrix that owns its values.
+template <typename T>
+struct Matrix {
+  Matrix(int64_t r, int64_t c) : rows(r), cols(c), values(static_cast<size_t>(r * c)) {}
+  MatrixView<T> view() { return {values.data(), rows, cols, cols}; }
+  T& at(int64_t r, int64_t c) { return values[static_cast<size_t>(r * cols + c)]; }
+  int64_t rows, cols;
+  std::vector<T> values;
+};
+
+Matrix<float> RandomMatrix(int64_t rows, int64_t cols, uint32_t seed, float outlier = 1) {
+  Matrix<float> m(rows, cols);
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  for (float& value : m.values) value = normal(random);
+  if (!m.values.empty()) m.values[m.values.size() / 3] *= outlier;
+  return m;
+}
+
+template <typename T>
+bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+// Stored bytes of a random matrix of any type: normal values in plain types, the fixture's blocks
+// dealt at random in the others.
+struct Stored {
+  Stored(DType t, int64_t r, int64_t c, uint32_t seed) : type(t), rows(r), cols(c) {
+    const std::string name = Info(type).name;
+    std::mt19937 random(seed);
+    bytes.resize(static_cast<size_t>(rows * RowBytes(type, cols)));
+    if (Info(type).block_elems == 1) {
+      const Matrix<float> values = RandomMatrix(rows, cols, seed);
+      for (size_t i = 0; i < values.values.size(); ++i) {
+        const uint32_t bits = type == DType::kF16    ? FloatToF16(values.values[i])
+                              : type == DType::kBF16 ? FloatToBits(values.values[i]) >> 16
+                                                     : FloatToBits(values.values[i]);
+        const auto width = static_cast<size_t>(Info(type).block_bytes);
+        std::memcpy(&bytes[i * width], &bits, width);
+      }
+      return;
+    }
+    const auto pool = ReadArray<std::byte>(DataPath("formats/" + name + ".bin"));
+    const auto block = static_cast<size_t>(Info(type).block_bytes);
+    for (size_t at = 0; at < bytes.size(); at += block) {
+      std::memcpy(&bytes[at], &pool[random() % (pool.size() / block) * block], block);
+    }
+  }
+
+  // Rows of this rank's columns, as a loader would read them.
+  RowReader Reader(const WeightDesc& desc, int64_t first_col, int64_t first_row = 0) const {
+    const int64_t row_bytes = RowBytes(type, cols);
+    const int64_t begin = RowBytes(type, first_col - desc.skip_cols);
+    const int64_t part = RowBytes(type, desc.stored_cols());
+    return [=, this](int64_t first, int64_t n, std::byte* out) {
+      for (int64_t r = 0; r < n; ++r) {
+        std::memcpy(out + r * part,
+                    &bytes[static_cast<size_t>((first_row + first + r) * row_bytes + begin)],
+                    static_cast<size_t>(part));
+      }
+      return true;
+    };
+  }
+
+  std::unique_ptr<Weight> Load(Backend& backend, int64_t granule, int64_t begin = 0,
+                               int64_t end = -1) const {
+    WeightDesc desc{type, rows, (end < 0 ? cols : end) - begin, 0, granule};
+    desc.skip_cols = begin % Info(type).block_elems;
+    return backend.LoadWeight(desc, Reader(desc, begin)).weight;
+  }
+
+  Matrix<float> Decoded(Backend& backend) const {
+    Matrix<float> values(rows, cols);
+    backend.DecodeRows(type, bytes.data(), values.view());
+    return values;
+  }
+
+  DType type;
+  int64_t rows, cols;
+  std::vector<std::byte> bytes;
+};
+
+// ---- formats
+
+TEST(Formats, EveryBlock_DecodesAsGgufDoes) {
+  auto backend = MakeBackend("generic");
+  for (const DType type : kAllTypes) {
+    if (type == DType::kF32) continue;  // its bytes are its values
+    const std::string name = Info(type).name;
+    const auto bytes = ReadArray<std::byte>(DataPath("formats/" + name + ".bin"));
+    const auto expected = ReadArray<float>(DataPath("formats/" + name + ".f32"));
+    ASSERT_GT(expected.size(), 0u) << name;
+    Matrix<float> values(1, std::ssize(expected));
+    backend->DecodeRows(type, bytes.data(), values.view());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(values.values[i], expected[i]) << name << " element " << i;
+    }
+  }
+}
+
+TEST(Half, EveryF16_RoundTrips) {
+  for (uint32_t h = 0; h < 65536; ++h) {
+    const float value = F16ToFloat(static_cast<uint16_t>(h));
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(FloatToF16(value), h);
+  }
+  EXPECT_EQ(F16ToFloat(0x0001), 0x1p-24f);
+  EXPECT_EQ(F16ToFloat(0x3555), 0x1.554p-2f);
+}
+
+TEST(Half, BetweenTwoF16_RoundsToNearestEven) {
+  for (uint16_t h = 0; h < 0x7BFF; ++h) {
+    const float low = F16ToFloat(h), high = F16ToFloat(static_cast<uint16_t>(h + 1));
+    const float middle = low + (high - low) / 2;
+    ASSERT_EQ(FloatToF16(middle), h % 2 == 0 ? h : h + 1);
+    ASSERT_EQ(FloatToF16(std::nextafter(middle, low)), h);
+    ASSERT_EQ(FloatToF16(std::nextafter(middle, high)), h + 1);
+  }
+  EXPECT_EQ(FloatToF16(65520.0f), 0x7C00);  // halfway to what would be 65536
+}
+
+// ---- matrix products
+
+// |error| <= K eps sum|w x| for f32 sums in any order (Higham 2002, 3.1), and for coded weights
+// another sum|w| * half a step of the activation's grid.
+TEST(Linear, EveryType_WithinBoundOfDoubleSum) {
+  const int64_t rows = 21, cols = 512, tokens = 6;
+  auto backend = MakeBackend("generic");
+  for (const DType type : kAllTypes) {
+    const Stored stored(type, rows, cols, 1);
+    const auto weight = stored.Load(*backend, 0);
+    Matrix<float> w = stored.Decoded(*backend), x = RandomMatrix(tokens, cols, 2, 50), y(6, rows);
+    const Matrix<float> bias = RandomMatrix(1, rows, 3);
+    const LinearTask task[] = {{weight.get(), bias.values.data(), y.view()}};
+    backend->Linear(x.view(), task);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t n = 0; n < rows; ++n) {
+        double sum = bias.values[static_cast<size_t>(n)], size = std::fabs(sum), steps = 0;
+        for (int64_t k = 0; k < cols; ++k) {
+          sum += static_cast<double>(w.at(n, k)) * x.at(t, k);
+          size += std::fabs(static_cast<double>(w.at(n, k)) * x.at(t, k));
+          float group = 0;
+          for (int64_t j = k / 32 * 32; j < k / 32 * 32 + 32; ++j) {
+            group = std::max(group, std::fabs(x.at(t, j)));
+          }
+          steps += std::fabs(w.at(n, k)) * group / 32639 * 0.51;
+        }
+        const double bound =
+            static_cast<double>(cols) * 0x1p-23 * size + (Info(type).block_elems > 1 ? steps : 0);
+        ASSERT_NEAR(y.at(t, n), sum, bound) << Info(type).name;
+      }
+    }
+  }
+}
+
+TEST(Linear, UnitsTokensThreads_SameBits) {
+  const int64_t rows = 37, cols = 768;
+  for (const DType type : kAllTypes) {
+    for (const int64_t granule : {int64_t{0}, int64_t{256}, int64_t{64}, int64_t{16}}) {
+      const Stored stored(type, rows, cols, 4);
+      Matrix<float> x = RandomMatrix(11, cols, 5, 100);
+      std::vector<float> reference;
+      std::vector<int64_t> reference_words;
+      for (const char* unit : Units()) {
+        for (const int threads : {1, 3}) {
+          auto backend = MakeBackend(unit, threads);
+          const auto weight = stored.Load(*backend, granule);
+          Matrix<float> y(11, rows);
+          Matrix<int64_t> words(11, rows + kPartialExtraWords);
+          // 11 rows as 1 + 2 + 3 + 5: tiles of every size.
+          for (int64_t first = 0; const int64_t n : {1, 2, 3, 5}) {
+            const F32View part = x.view().Rows(first, n);
+            const LinearTask task[] = {{weight.get(), nullptr, y.view().Rows(first, n)}};
+            if (granule == 0) backend->Linear(part, task);
+            if (granule != 0) backend->LinearPartial(part, *weight, words.view().Rows(first, n));
+            first += n;
+          }
+          if (reference.empty()) {
+            reference = y.values;
+            reference_words = words.values;
+          }
+          EXPECT_TRUE(SameBits(y.values, reference)) << Info(type).name << " " << unit;
+          EXPECT_TRUE(SameBits(words.values, reference_words)) << Info(type).name << " " << unit;
+        }
+      }
+    }
+  }
+}
+
+// A partial's words against the same sums in double: each granule adds half a unit of 2^-28 and the
+// bound of its f32 sum.
+TEST(LinearPartial, Words_AreSumsOfGranules) {
+  const int64_t cols = 160, granule = 32;
+  auto backend = MakeBackend("generic");
+  const Stored stored(DType::kF32, 5, cols, 6);
+  Matrix<float> w = stored.Decoded(*backend), x = RandomMatrix(1, cols, 7);
+  Matrix<int64_t> words(1, 5 + kPartialExtraWords);
+  backend->LinearPartial(x.view(), *stored.Load(*backend, granule), words.view());
+  int64_t total = 0;
+  for (const int64_t word : words.values) total += word;
+  EXPECT_EQ(total, 0);
+  EXPECT_EQ(words.at(0, 5), 0);
+  for (int64_t n = 0; n < 5; ++n) {
+    double sum = 0, size = 0;
+    for (int64_t k = 0; k < cols; ++k) {
+      sum += static_cast<double>(w.at(n, k)) * x.at(0, k);
+      size += std::fabs(static_cast<double>(w.at(n, k)) * x.at(0, k));
+    }
+    EXPECT_NEAR(static_cast<double>(words.at(0, n)) / kPartialScale, sum,
+                static_cast<double>(granule) * 0x1p-23 * size + 5 * 0.5 / kPartialScale);
+  }
+}
+
+// Cut the columns anywhere between granules, in any type, also through a quant block: the integer
+// sums are those of the whole.
+TEST(LinearPartial, AnyCutBetweenGranules_SameSums) {
+  const int64_t rows = 19, cols = 768;
+  auto backend = MakeBackend("avx2") ? MakeBackend("avx2") : MakeBackend("generic");
+  for (const DType type : kAllTypes) {
+    for (const int64_t granule : {16, 48, 64, 256}) {
+      const Stored stored(type, rows, cols, 8);
+      Matrix<float> x = RandomMatrix(3, cols, 9, 30);
+      Matrix<int64_t> whole(3, rows + kPartialExtraWords);
+      backend->LinearPartial(x.view(), *stored.Load(*backend, granule), whole.view());
+      for (const int64_t cut : {granule, 2 * granule, cols / granule * granule - granule}) {
+        Matrix<int64_t> left(3, whole.cols), right(3, whole.cols);
+        backend->LinearPartial({x.values.data(), 3, cut, cols},
+                               *stored.Load(*backend, granule, 0, cut), left.view());
+        backend->LinearPartial({x.values.data() + cut, 3, cols - cut, cols},
+                               *stored.Load(*backend, granule, cut, cols), right.view());
+        for (size_t i = 0; i < left.values.size(); ++i) left.values[i] += right.values[i];
+        EXPECT_TRUE(SameBits(left.values, whole.values))
+            << Info(type).name << " granule " << granule << " cut at " << cut;
+      }
+    }
+  }
+}
+
+// What the integers are for: f32 sums of the same granules differ with the order of the ranks, and
+// a rank that holds a neighbour's granule is seen.
+TEST(LinearPartial, OrderOfF32SumsAndWrongGranule_AreSeenToMatter) {
+  const int64_t rows = 64, cols = 768, granule = 64;
+  auto backend = MakeBackend("generic");
+  const Stored stored(DType::kQ8_0, rows, cols, 10);
+  Matrix<float> x = RandomMatrix(1, cols, 11);
+  Matrix<int64_t> whole(1, rows + kPartialExtraWords), left = whole, right = whole, wrong = whole;
+  backend->LinearPartial(x.view(), *stored.Load(*backend, granule), whole.view());
+  const int64_t cut = 384;
+  F32View x_left{x.values.data(), 1, cut, cols}, x_right{x.values.data() + cut, 1, cut, cols};
+  backend->LinearPartial(x_left, *stored.Load(*backend, granule, 0, cut), left.view());
+  backend->LinearPartial(x_right, *stored.Load(*backend, granule, cut, cols), right.view());
+  backend->LinearPartial(x_right, *stored.Load(*backend, granule, cut - granule, cols - granule),
+                         wrong.view());
+  int differ_f32 = 0, differ_wrong = 0;
+  std::vector<Matrix<int64_t>> granules;
+  for (int64_t k = 0; k < cols; k += granule) {
+    granules.emplace_back(1, rows + kPartialExtraWords);
+    backend->LinearPartial({x.values.data() + k, 1, granule, cols},
+                           *stored.Load(*backend, granule, k, k + granule), granules.back().view());
+  }
+  for (int64_t n = 0; n < rows; ++n) {
+    EXPECT_EQ(left.at(0, n) + right.at(0, n), whole.at(0, n));
+    differ_wrong += left.at(0, n) + wrong.at(0, n) != whole.at(0, n) ? 1 : 0;
+    float forward = 0, first_half = 0, second_half = 0;
+    for (size_t g = 0; g < granules.size(); ++g) {
+      const auto part =
+          static_cast<float>(static_cast<double>(granules[g].at(0, n)) / kPartialScale);
+      forward += part;
+      (g < granules.size() / 2 ? first_half : second_half) += part;
+    }
+    differ_f32 += forward != first_half + second_half ? 1 : 0;
+  }
+  EXPECT_GT(differ_f32, 0);
+  EXPECT_GT(differ_wrong, rows / 2);
+}
+
+TEST(LinearPartial, OutOfRangeValues_RaiseTheRowsFlagOnly) {
+  for (const char* unit : Units()) {
+    auto backend = MakeBackend(unit);
+    for (const DType type : {DType::kF32, DType::kQ8_0}) {
+      const Stored stored(type, 4, 64, 12);
+      const auto weight = stored.Load(*backend, 32);
+      Matrix<float> x = RandomMatrix(3, 64, 13), residual(3, 4), out(3, 4);
+      x.at(1, 5) = std::nanf("");
+      x.at(2, 40) = 1e30f;
+      Matrix<int64_t> words(3, 4 + kPartialExtraWords);
+      backend->LinearPartial(x.view(), *weight, words.view());
+      EXPECT_EQ(words.at(0, 4), 0);
+      EXPECT_GT(words.at(1, 4), 0);
+      EXPECT_GT(words.at(2, 4), 0);
+      std::vector<int32_t> faults(3, 0);
+      const Matrix<float> norm = RandomMatrix(1, 4, 14);
+      backend->AddPartialNorm(residual.view(), words.view(), nullptr, norm.values.data(), 1e-6f,
+                              out.view(), faults);
+      EXPECT_EQ(faults, (std::vector<int32_t>{0, 1, 1}));
+      EXPECT_FALSE(backend->broken());
+    }
+  }
+}
+
+TEST(AddPartialNorm, AnyFlippedBit_IsSeen) {
+  const Stored stored(DType::kF32, 4, 64, 15);
+  Matrix<float> x = RandomMatrix(1, 64, 16);
+  for (int64_t word = 0; word < 4 + kPartialExtraWords; ++word) {
+    for (const int bit : {0, 17, 40, 63}) {
+      auto backend = MakeBackend("generic");
+      Matrix<float> residual(1, 4), out(1, 4);
+      Matrix<int64_t> words(1, 4 + kPartialExtraWords);
+      backend->LinearPartial(x.view(), *stored.Load(*backend, 32), words.view());
+      words.at(0, word) ^= static_cast<int64_t>(uint64_t{1} << bit);
+      std::vector<int32_t> faults(1, 0);
+      backend->AddPartialNorm(residual.view(), words.view(), nullptr, x.values.data(), 1e-6f,
+                              out.view(), faults);
+      EXPECT_TRUE(backend->broken());
+    }
+  }
+}
+
+TEST(LoadWeight, NotFiniteValue_IsRefused) {
+  auto backend = MakeBackend("generic");
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1}) {
+    Stored stored(type, 16, 64, 17);
+    const size_t at = type == DType::kF32 ? 2 : 0;  // the upper half of a value, or a scale
+    stored.bytes[at] = std::byte{0x80};
+    stored.bytes[at + 1] = std::byte{0x7F};
+    const WeightDesc desc{type, 16, 64, 0, 0};
+    EXPECT_FALSE(backend->LoadWeight(desc, stored.Reader(desc, 0)).finite) << Info(type).name;
+  }
+}
+
+// ---- the rest
+
+// Relative error of a sum of n products in f32 lanes: at most (n / 16 + 6) eps, then a root, a
+// division and two products.
+TEST(RmsNorm, EveryUnit_WithinBoundAndSameBits) {
+  std::vector<float> reference;
+  for (const char* unit : Units()) {
+    for (const int64_t n : {1, 15, 16, 72, 577}) {
+      auto backend = MakeBackend(unit);
+      Matrix<float> x = RandomMatrix(3, n, 20), w = RandomMatrix(1, n, 21), out(3, n);
+      backend->RmsNorm(x.view(), w.values.data(), 1e-6f, out.view());
+      for (int64_t t = 0; t < 3; ++t) {
+        double squares = 0;
+        for (int64_t i = 0; i < n; ++i) squares += static_cast<double>(x.at(t, i)) * x.at(t, i);
+        const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + 1e-6);
+        for (int64_t i = 0; i < n; ++i) {
+          const double expected = x.at(t, i) * scale * w.at(0, i);
+          const double bound = (static_cast<double>(n) / 16 + 12) * 0x1p-24;
+          ASSERT_NEAR(out.at(t, i), expected, std::fabs(expected) * bound);
+        }
+      }
+      reference.insert(reference.end(), out.values.begin(), out.values.end());
+    }
+  }
+  const auto size = std::ssize(reference) / std::ssize(Units());
+  for (int64_t i = size; i < std::ssize(reference); ++i) {
+    ASSERT_EQ(reference[static_cast<size_t>(i)], reference[static_cast<size_t>(i % size)]);
+  }
+}
+
+TEST(SiluMul, WholeRange_FourUlpAndSameBits) {
+  const int64_t n = 4001;
+  Matrix<float> gate(1, n), up(1, n), first(1, n), out(1, n);
+  for (int64_t i = 0; i < n; ++i) {
+    gate.at(0, i) = static_cast<float>(i - 2000) * 0.05f;  // -100 .. 100
+    up.at(0, i) = 1.5f;
+  }
+  for (const char* unit : Units()) {
+    auto backend = MakeBackend(unit);
+    backend->SiluMul(gate.view(), up.view(), out.view());
+    for (int64_t i = 0; i < n; ++i) {
+      const double x = gate.at(0, i), expected = 1.5 * x / (1 + std::exp(-std::max(x, -88.0)));
+      // e^x is within 2 ulp, a sum, a quotient and a product add half an ulp each. Below -87 the
+      // result is smaller than any activation that matters: 1e-36.
+      ASSERT_NEAR(out.at(0, i), expected, std::fabs(expected) * 4 * 0x1p-23 + 1e-36) << x;
+    }
+    if (unit == Units()[0]) first = out;
+    EXPECT_TRUE(SameBits(out.values, first.values)) << unit;
+  }
+}
+
+TEST(Rope, BothPairings_MatchDouble) {
+  auto backend = MakeBackend("generic");
+  const std::vector<float> frequencies = {1.0f, 0.1f, 0.003f};
+  const std::vector<int32_t> positions = {0, 7, 100000}, sequences = {0, 0, 0};
+  const TokenPlaces places{positions, sequences, {}, {}};
+  for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kAdjacent}) {
+    const RopeParams rope{pairs, 8, 6, frequencies.data(), 1.25f};
+    Matrix<float> x = RandomMatrix(3, 16, 22), angles(3, 6);
+    Matrix<float> before = x;
+    backend->RopeAngles(places, rope, angles.view());
+    backend->Rope(x.view(), angles.view(), rope);
+    for (int64_t t = 0; t < 3; ++t) {
+      for (int64_t head = 0; head < 16; head += 8) {
+        for (int64_t i = 0; i < 3; ++i) {
+          const double angle = static_cast<double>(frequencies[static_cast<size_t>(i)]) *
+                               positions[static_cast<size_t>(t)];
+          const int64_t a = head + (pairs == RopePairs::kHalves ? i : 2 * i);
+          const int64_t b = head + (pairs == RopePairs::kHalves ? i + 3 : 2 * i + 1);
+          const double c = 1.25 * std::cos(angle), s = 1.25 * std::sin(angle);
+          EXPECT_NEAR(x.at(t, a), before.at(t, a) * c - before.at(t, b) * s, 1e-6);
+          EXPECT_NEAR(x.at(t, b), before.at(t, b) * c + before.at(t, a) * s, 1e-6);
+        }
+        EXPECT_EQ(x.at(t, head + 6), before.at(t, head + 6));  // beyond the rotated dimensions
+        EXPECT_EQ(x.at(t, head + 7), before.at(t, head + 7));
+      }
+    }
+  }
+}
+
+// Keys and values of one sequence, written in two pieces to scattered pages, and all queries.
+std::vector<float> AttentionOf(Backend& backend, KvType type, int64_t head_dim, int32_t tokens,
+                               Matrix<float>& q, Matrix<float>& k, Matrix<float>& v) {
+  const KvLayout layout{2, head_dim, type};
+  const std::vector<int32_t> pages = {3, 0, 2}, indptr = {0, 3}, kv_heads = {0, 0, 1};
+  Buffer memory = backend.Allocate(4 * backend.KvPageBytes(layout));
+  std::vector<int32_t> positions, sequences(static_cast<size_t>(tokens), 0);
+  for (int32_t t = 0; t < tokens; ++t) positions.push_back(t);
+  const TokenPlaces places{positions, sequences, indptr, pages};
+  const KvPages kv{memory.as(), layout};
+  backend.WriteKv(k.view(), v.view(), places, kv);
+  Matrix<float> out(tokens, q.cols);
+  backend.PagedAttention(q.view(), kv_heads, 0.3f, places, kv, out.view());
+  return out.values;
+}
+
+TEST(PagedAttention, EveryUnit_MatchesDoubleAndSameBits) {
+  const int32_t tokens = 75;  // two pages and a part
+  for (const int64_t head_dim : {16, 24, 64}) {
+    Matrix<float> q = RandomMatrix(tokens, 3 * head_dim, 23),
+                  k = RandomMatrix(tokens, 2 * head_dim, 24),
+                  v = RandomMatrix(tokens, 2 * head_dim, 25);
+    std::vector<float> first;
+    for (const char* unit : Units()) {
+      auto backend = MakeBackend(unit, 2);
+      const auto out = AttentionOf(*backend, KvType::kF32, head_dim, tokens, q, k, v);
+      if (first.empty()) first = out;
+      EXPECT_TRUE(SameBits(out, first)) << unit;
+      EXPECT_NE(AttentionOf(*backend, KvType::kF16, head_dim, tokens, q, k, v), out);
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t h = 0; h < 3; ++h) {
+        const int64_t kv = h == 2 ? 1 : 0;
+        std::vector<double> odds;
+        double total = 0;
+        for (int64_t key = 0; key <= t; ++key) {
+          double score = 0;
+          for (int64_t d = 0; d < head_dim; ++d) {
+            score += static_cast<double>(q.at(t, h * head_dim + d)) * k.at(key, kv * head_dim + d);
+          }
+          odds.push_back(std::exp(0.3 * score));
+          total += odds.back();
+        }
+        for (int64_t d = 0; d < head_dim; ++d) {
+          double expected = 0;
+          for (int64_t key = 0; key <= t; ++key) {
+            expected += odds[static_cast<size_t>(key)] / total * v.at(key, kv * head_dim + d);
+          }
+          // Scores of size up to 0.3 * 64 * 4 carry 64 eps of it into the exponent.
+          ASSERT_NEAR(first[static_cast<size_t>(t * 3 * head_dim + h * head_dim + d)], expected,
+                      64 * 0x1p-23 * 0.3 * 64 * 4);
+        }
+      }
+    }
+  }
+}
+
+// ---- candidates
+
+TEST(TopCandidates, PenaltiesMaskAndOrder_AsDefined) {
+  auto backend = MakeBackend("generic", 2);
+  Matrix<float> logits(2, 6);
+  logits.values = {1, 5, 3, 5, -2, 9, 1, 5, 3, 5, -2, 9};
+  const std::vector<uint8_t> allowed = {1, 1, 1, 1, 1, 0};  // id 105 is padding
+  const std::vector<TokenCount> window = {{101, 2}, {104, 1}, {7, 3}};
+  CandidateSpec plain, penalised;
+  plain.count = 3;
+  penalised.count = 6;
+  penalised.window = window;
+  penalised.repeat_penalty = 2;
+  penalised.presence_penalty = 0.5;
+  penalised.frequency_penalty = 0.25;
+  const CandidateSpec specs[] = {plain, penalised};
+  std::vector<Candidate> out(9);
+  backend->TopCandidates(logits.view(), 100, allowed.data(), specs, out.data());
+  std::vector<int32_t> ids;
+  for (const Candidate& candidate : out) ids.push_back(candidate.id);
+  // 101 and 103 tie at 5: the smaller id first. Penalised: 101 has 5/2 - 0.5 - 2 * 0.25 = 1.5 and
+  // 104 has -2 * 2 - 0.5 - 0.25 = -4.75; five are allowed, the sixth place stays empty.
+  EXPECT_EQ(ids, (std::vector<int32_t>{101, 103, 102, 103, 102, 101, 100, 104, -1}));
+  EXPECT_EQ(out[5].logit, 1.5f);
+  EXPECT_EQ(out[7].logit, -4.75f);
+}
+
+TEST(TopCandidates, ShardedDraw_IsTheWholeVocabularysDraw) {
+  auto backend = MakeBackend("generic");
+  Matrix<float> logits = RandomMatrix(1, 3000, 30);
+  const std::vector<uint8_t> allowed(3000, 1);
+  CandidateSpec spec;
+  spec.perturb = true;
+  spec.temperature = 0.7f;
+  spec.seed = 5;
+  for (int32_t position = 0; position < 20; ++position) {
+    spec.position = position;
+    Candidate whole, left, right;
+    backend->TopCandidates(logits.view(), 0, allowed.data(), {&spec, 1}, &whole);
+    backend->TopCandidates({logits.values.data(), 1, 1024, 3000}, 0, allowed.data(), {&spec, 1},
+                           &left);
+    backend->TopCandidates({logits.values.data() + 1024, 1, 1976, 3000}, 1024, allowed.data(),
+                           {&spec, 1}, &right);
+    EXPECT_EQ(whole.id, (CandidateBefore(left, right) ? left : right).id);
+  }
+}
+
+// Argmax of logit + Gumbel noise draws with probability softmax(logit): three tokens, 40,000 draws,
+// each frequency within 5 standard deviations (at most 5 * sqrt(0.25 / 40000) = 0.0125).
+TEST(GumbelNoise, ArgmaxFrequencies_AreTheSoftmax) {
+  const double logits[] = {0, 1, 2};
+  int counts[3] = {};
+  for (int32_t position = 0; position < 40000; ++position) {
+    double keys[3];
+    for (int32_t token = 0; token < 3; ++token) {
+      keys[token] = logits[token] + GumbelNoise(42, position, token);
+    }
+    ++counts[std::max_element(keys, keys + 3) - keys];
+  }
+  const double total = 1 + std::exp(1) + std::exp(2);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(counts[i] / 40000.0, std::exp(logits[i]) / total, 0.0125);
+}
+
+TEST(ChooseKernels, UnknownUnit_IsRefusedByName) {
+  setenv("TRINE_CPU", "sse9", 1);
+  std::string error;
+  EXPECT_EQ(MakeCpuBackend({}, &error), nullptr);
+  EXPECT_EQ(error, "TRINE_CPU=sse9 is none of generic, avx2, avx512");
+  unsetenv("TRINE_CPU");
+}
+
+}  // namespace
+}  // namespace trine

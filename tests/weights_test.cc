@@ -1,0 +1,263 @@
+// Files and shares: the shard plan's arithmetic, what each rank claims, and the GGUF reader on
+// damaged input. The exact messages are in cli_errors_test.py.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "src/models/model.h"
+#include "src/weights/shard_plan.h"
+#include "src/weights/weight_store.h"
+#include "tests/fixtures.h"
+
+namespace trine {
+namespace {
+
+const char* const kTinyFiles[] = {"llama3_bf16", "llama_f16",     "llama_f32", "llama_q4_k",
+                                  "qwen2_f16b",  "qwen2_q8_0",    "qwen3_f32", "qwen3_q4_0",
+                                  "qwen3_q4_1",  "qwen3_yarn_f32"};
+
+std::string TinyPath(const std::string& name) {
+  return DataPath("tiny/" + name + ".gguf");
+}
+
+bool operator==(const Interval& a, const Interval& b) {
+  return a.begin == b.begin && a.end == b.end;
+}
+
+// A file of these bytes, removed at the end.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& bytes)
+      : path_(testing::TempDir() + "/trine_weights_test_" + std::to_string(getpid())) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+  }
+  ~TemporaryFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// ---- arithmetic
+
+TEST(PartitionUnits, RandomWeights_AsGoodAsAnyCut) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const int64_t units = 1 + random() % 12;
+    std::vector<double> weights;
+    for (int i = 0; i < 3; ++i) weights.push_back(1 + static_cast<int>(random() % 3));
+    const auto cost = [](Interval part) { return static_cast<double>(part.size()); };
+    const auto parts = PartitionUnits(units, weights, cost);
+    EXPECT_EQ(parts[0].begin, 0);
+    EXPECT_EQ(parts[0].end, parts[1].begin);
+    EXPECT_EQ(parts[1].end, parts[2].begin);
+    EXPECT_EQ(parts[2].end, units);
+    const auto worst = [&](int64_t a, int64_t b) {
+      return std::max({static_cast<double>(a) / weights[0], static_cast<double>(b - a) / weights[1],
+                       static_cast<double>(units - b) / weights[2]});
+    };
+    const int64_t least = units >= 3 ? 1 : 0;
+    double best = 1e9;
+    for (int64_t a = least; a <= units; ++a) {
+      for (int64_t b = a + least; b + least <= units; ++b) best = std::min(best, worst(a, b));
+    }
+    EXPECT_EQ(worst(parts[0].end, parts[1].end), best);
+  }
+}
+
+TEST(ShardPlan, NineHeadsOnTwoRanks_SharesTheMiddleKvHead) {
+  const ShardDims smol{9, 3, 1536, 64, 49152};
+  const auto plan = ShardPlan::Make(smol, 2, {});
+  ASSERT_TRUE(plan.ok());
+  const RankShare &first = plan->share(0), &second = plan->share(1);
+  EXPECT_EQ(first.q_heads.size() + second.q_heads.size(), 9);
+  EXPECT_TRUE(first.kv_heads == (Interval{0, 2}));
+  EXPECT_TRUE(second.kv_heads == (Interval{1, 3}));
+  EXPECT_TRUE(first.ffn == (Interval{0, 768}));
+  EXPECT_TRUE(second.vocab == (Interval{24576, 49152}));
+}
+
+TEST(ShardPlan, MoreRanksThanKvHeads_ReplicatesHeads) {
+  const auto plan = ShardPlan::Make({24, 4, 17408, 256, 248320}, 8, {});
+  ASSERT_TRUE(plan.ok());
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_TRUE(plan->share(rank).q_heads == (Interval{3 * rank, 3 * rank + 3}));
+    EXPECT_TRUE(plan->share(rank).kv_heads == (Interval{rank / 2, rank / 2 + 1}));
+  }
+}
+
+TEST(ShardPlan, Split_FollowsTheWeights) {
+  const std::vector<double> weights = {1, 3};
+  const auto plan = ShardPlan::Make({16, 16, 4096, 256, 16384}, 2, weights);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->share(0).q_heads.size(), 4);
+  EXPECT_EQ(plan->share(0).ffn.size(), 1024);
+  EXPECT_EQ(plan->share(1).vocab.size(), 12288);
+}
+
+TEST(ShardPlan, ImpossibleRankCount_NamesUnitAndCounts) {
+  EXPECT_EQ(ShardPlan::Make({9, 3, 1536, 64, 49152}, 10, {}).status().message(),
+            "attn_q: 9 query heads cannot be shared by 10 ranks; use 1 to 9 ranks");
+  EXPECT_EQ(ShardPlan::Make({9, 3, 160, 32, 49152}, 6, {}).status().message(),
+            "ffn_down: 5 granules of 32 channels cannot be shared by 6 ranks; use 1 to 5 ranks");
+}
+
+TEST(FfnGranule, DependsOnWidthAndBlock) {
+  EXPECT_EQ(FfnGranule(17408, DType::kF16), 256);
+  EXPECT_EQ(FfnGranule(1536, DType::kQ4_1), 64);
+  EXPECT_EQ(FfnGranule(1536, DType::kQ4_K), 256);  // no smaller than the block
+  EXPECT_EQ(FfnGranule(200, DType::kF16), 32);
+  EXPECT_EQ(FfnGranule(3000, DType::kF16), 128);
+}
+
+// ---- claims
+
+struct Coverage {
+  std::vector<int> rows, cols;  // how many ranks hold each
+};
+
+// Every element of every matrix is held: exactly once, but for what the plan replicates (norms, KV
+// heads that two ranks need, row-parallel blocks that a cut runs through).
+void CheckCoverage(const WeightStore& store, const ModelPlan& plan) {
+  std::map<std::string, Coverage> held;
+  for (const auto& claims : plan.claims) {
+    for (const Claim& claim : claims) {
+      if (claim.streamed) continue;
+      const TensorInfo& tensor = *store.Find(claim.tensor);
+      Coverage& coverage = held[claim.tensor];
+      const bool rows = claim.shard.axis == Axis::kRows;
+      const int64_t length = rows && tensor.shape.size() > 1 ? tensor.rows() : tensor.cols();
+      auto& counts = rows ? coverage.rows : coverage.cols;
+      counts.resize(static_cast<size_t>(length));
+      for (const Interval& part : claim.shard.parts) {
+        for (int64_t i = part.begin; i < part.end; ++i) ++counts[static_cast<size_t>(i)];
+      }
+    }
+  }
+  const auto ranks = static_cast<int>(plan.claims.size());
+  for (const auto& [name, coverage] : held) {
+    const auto& counts = coverage.rows.empty() ? coverage.cols : coverage.rows;
+    const bool kv =
+        name.find("attn_k.") != std::string::npos || name.find("attn_v.") != std::string::npos;
+    const bool whole =
+        store.Find(name)->shape.size() == 1 && name.find("attn_q.b") == std::string::npos;
+    for (const int count : counts) {
+      if (kv) {
+        EXPECT_GE(count, 1) << name;
+        EXPECT_LE(count, ranks) << name;
+      } else {
+        EXPECT_EQ(count, whole ? ranks : 1) << name;
+      }
+    }
+  }
+  for (const TensorInfo& tensor : store.tensors()) {
+    EXPECT_TRUE(held.count(tensor.name) == 1 || tensor.name == "token_embd.weight") << tensor.name;
+  }
+}
+
+TEST(PlanModel, TinyModels_EveryElementOnceOrReplicated) {
+  for (const char* name : kTinyFiles) {
+    const auto store = OpenWeights(TinyPath(name));
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    for (const int ranks : {1, 2, 3, 4}) {
+      const auto plan = PlanModel(**store, ranks, {});
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      CheckCoverage(**store, *plan);
+    }
+  }
+}
+
+TEST(PlanModel, OneRank_ReadsEveryByteOnce) {
+  for (const char* name : kTinyFiles) {
+    const auto store = OpenWeights(TinyPath(name));
+    ASSERT_TRUE(store.ok());
+    const auto plan = PlanModel(**store, 1, {});
+    ASSERT_TRUE(plan.ok());
+    std::map<std::string, int64_t> bytes;
+    for (const Claim& claim : plan->claims[0]) {
+      if (!claim.streamed) bytes[claim.tensor] += claim.bytes;
+    }
+    for (const auto& [tensor, size] : bytes)
+      EXPECT_EQ(size, (*store)->Find(tensor)->bytes) << tensor;
+  }
+}
+
+// ---- files
+
+TEST(WeightStore, ReadRows_PacksStoredRows) {
+  const auto store = OpenWeights(TinyPath("qwen2_q8_0"));
+  ASSERT_TRUE(store.ok());
+  const TensorInfo& table = *(*store)->Find("token_embd.weight");
+  const int64_t row_bytes = RowBytes(table.type, table.cols());
+  std::vector<std::byte> whole(static_cast<size_t>(table.bytes));
+  ASSERT_TRUE((*store)->Read(table, 0, table.bytes, whole.data()).ok());
+  const std::vector<int32_t> rows = {262, 0, 17, 17};
+  std::vector<std::byte> packed(static_cast<size_t>(std::ssize(rows) * row_bytes));
+  ASSERT_TRUE((*store)->ReadRows(table, rows, packed.data()).ok());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(std::memcmp(&packed[i * static_cast<size_t>(row_bytes)],
+                          &whole[static_cast<size_t>(rows[i] * row_bytes)],
+                          static_cast<size_t>(row_bytes)),
+              0);
+  }
+}
+
+TEST(ReadGguf, SplitFile_HasTheTensorsOfTheWhole) {
+  const auto parts = OpenWeights(DataPath("tiny/llama_split-00001-of-00003.gguf"));
+  const auto whole = OpenWeights(TinyPath("llama_f32"));
+  ASSERT_TRUE(parts.ok()) << parts.status().message();
+  ASSERT_TRUE(whole.ok());
+  ASSERT_EQ((*parts)->tensors().size(), (*whole)->tensors().size());
+  EXPECT_EQ((*parts)->files().size(), 3u);
+  for (const TensorInfo& tensor : (*whole)->tensors()) {
+    const TensorInfo* other = (*parts)->Find(tensor.name);
+    ASSERT_NE(other, nullptr);
+    std::vector<std::byte> a(static_cast<size_t>(tensor.bytes)), b = a;
+    ASSERT_TRUE((*whole)->Read(tensor, 0, tensor.bytes, a.data()).ok());
+    ASSERT_TRUE((*parts)->Read(*other, 0, tensor.bytes, b.data()).ok());
+    EXPECT_EQ(a, b) << tensor.name;
+  }
+}
+
+TEST(ReadGguf, LaterPartOpenedAlone_IsRefused) {
+  const auto store = OpenWeights(DataPath("tiny/llama_split-00002-of-00003.gguf"));
+  ASSERT_FALSE(store.ok());
+  EXPECT_NE(store.status().message().find("'split.no' is 1; 0 expected"), std::string::npos)
+      << store.status().message();
+}
+
+// Cut anywhere, a file is refused with one line that starts with its path.
+TEST(ReadGguf, TruncatedAnywhere_IsRefusedByName) {
+  const std::string whole = ReadFile(TinyPath("qwen2_f16b"));
+  for (size_t cut = 0; cut < whole.size(); cut += cut < 2000 ? 1 : 1009) {
+    const TemporaryFile file(whole.substr(0, cut));
+    const auto store = OpenWeights(file.path());
+    ASSERT_FALSE(store.ok()) << cut;
+    ASSERT_EQ(store.status().message().find(file.path()), 0u) << store.status().message();
+    ASSERT_EQ(store.status().message().find('\n'), std::string::npos);
+  }
+}
+
+// Random bytes of the header flipped: an answer or an error, never a crash. The sanitizer builds
+// give this its teeth.
+TEST(ReadGguf, FlippedBytes_NeverCrash) {
+  const std::string whole = ReadFile(TinyPath("qwen2_f16b"));
+  std::mt19937 random(2);
+  int refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes = whole;
+    for (int i = 0; i < 1 + round % 4; ++i) {
+      bytes[random() % (round % 2 == 0 ? 4096 : bytes.size())] = static_cast<char>(random());
+    }
+    const TemporaryFile file(bytes);
+    const auto store = OpenWeights(file.path());
+    if (!store.ok() || !PlanModel(**store, 2, {}).ok()) ++refused;
+  }
+  EXPECT_GT(refused, 300);
+}
+
+}  // namespace
+}  // namespace trine
