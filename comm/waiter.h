@@ -12,7 +12,8 @@ namespace trine {
 
 class Waiter {
  public:
-  // The longest sleep is also the most by which a long wait may overshoot.
+  // The longest sleep is also the most by which a wait may overshoot; four times that once it has
+  // lasted a second, when nobody is in a hurry any more.
   explicit Waiter(std::chrono::microseconds longest_sleep) : longest_sleep_(longest_sleep) {}
 
   // One step of waiting; call it between two looks at the condition.
@@ -31,13 +32,15 @@ class Waiter {
       sched_yield();
       return;
     }
-    sleep_ = std::min(2 * sleep_, longest_sleep_);
+    const bool idle = now > yield_until_ + kIdleAfter;
+    sleep_ = std::min(2 * sleep_, idle ? 4 * longest_sleep_ : longest_sleep_);
     std::this_thread::sleep_for(sleep_);
   }
 
  private:
   static constexpr int kSpins = 100;  // about 4 us on x86
   static constexpr std::chrono::milliseconds kYieldFor{2};
+  static constexpr std::chrono::seconds kIdleAfter{1};
 
   static void RelaxCpu() {
 #if defined(__x86_64__)

@@ -92,7 +92,7 @@ class CpuBackend final : public Backend {
   }
 
   void Upload(const void* host, int64_t bytes, void* to) override {
-    std::memcpy(to, host, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(to, host, static_cast<size_t>(bytes));
   }
 
   void DecodeRows(DType type, const std::byte* packed, F32View out) override {
