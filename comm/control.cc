@@ -40,9 +40,10 @@ Status ControlChannel::Agree(const Status& mine) {
     return status[0] != static_cast<std::byte>(Code::kOk);
   });
   if (failing == all.end()) return {};
+  const auto rank = failing - all.begin();
   const bool same =
       std::all_of(all.begin(), all.end(), [&](const Bytes& status) { return status == *failing; });
-  return Decode(*failing, same ? "" : "rank " + std::to_string(failing - all.begin()) + ": ");
+  return Decode(*failing, same || rank == 0 ? "" : "rank " + std::to_string(rank) + ": ");
 }
 
 std::unique_ptr<ControlChannel> MakeSelfControl() {

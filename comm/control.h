@@ -32,7 +32,8 @@ class ControlChannel {
   virtual void Barrier() = 0;
 
   // Collective. OK if every rank's status is OK; otherwise the first failing rank's error, on every
-  // rank, with "rank r: " before it when the ranks do not all say the same.
+  // rank. "rank r: " stands before it where it is not every rank's and not rank 0's, which speaks
+  // for the user.
   Status Agree(const Status& mine);
 };
 

@@ -175,6 +175,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string Describe() const = 0;  // e.g. "cpu, avx2, 2 threads"
+  virtual int threads() const = 0;           // of the host that it computes with
   virtual Buffer Allocate(int64_t bytes) = 0;
 
   // Set-up. Reads and repacks; blocks the host.

@@ -1,6 +1,7 @@
 #include "launcher/cli.h"
 
 #include <boost/program_options.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -139,6 +140,7 @@ Result<std::vector<std::string>> ExpandAliases(int argc, const char* const* argv
 template <typename T>
 Result<std::vector<T>> ParseList(const std::string& option, const std::string& text) {
   std::vector<T> values;
+  if (text.ends_with(',')) return Usage(option + " " + text + ": a number is missing at the end");
   std::istringstream stream(text);
   for (std::string item; std::getline(stream, item, ',');) {
     std::istringstream one(item);
@@ -163,21 +165,13 @@ std::string Unescape(const std::string& text) {
   return out;
 }
 
-Status ReadPrompts(const po::variables_map& map, const Raw& raw, Settings& s) {
+void TakePrompts(const po::variables_map& map, const Raw& raw, Settings& s) {
   s.escape = map.count("no-escape") == 0;
   s.parse_special = map.count("no-parse-special") == 0;
+  s.prompt_file = raw.prompt_file;
   for (const std::string& prompt : raw.prompt) {
     s.prompts.push_back(s.escape ? Unescape(prompt) : prompt);
   }
-  if (raw.prompt_file.empty()) return {};
-  std::ifstream file(raw.prompt_file, std::ios::binary);
-  if (raw.prompt_file != "-" && !file) {
-    return BadInput("--file " + raw.prompt_file + ": cannot open it");
-  }
-  std::ostringstream text;
-  text << (raw.prompt_file == "-" ? std::cin.rdbuf() : file.rdbuf());
-  s.prompts.push_back(text.str());
-  return {};
 }
 
 Status OneOf(const std::string& option, const std::string& value,
@@ -193,6 +187,7 @@ Status OneOf(const std::string& option, const std::string& value,
 Status InRange(const std::string& option, double value, double least, double most) {
   if (value >= least && value <= most) return {};
   std::ostringstream text;
+  text.precision(10);
   text << option << " is " << value << "; " << least << " to " << most << " is possible";
   return Usage(text.str());
 }
@@ -224,7 +219,8 @@ Status CheckRunOptions(const Raw& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--min-p", s.min_p, 0, 1));
   TRINE_RETURN_IF_ERROR(InRange("--repeat-penalty", s.repeat_penalty, 1e-3, 100));
   s.seed = raw.seed < 0 ? std::random_device{}() : static_cast<uint64_t>(raw.seed);
-  if (s.prompts.empty()) return Usage("run needs a prompt: -p TEXT or -f FILE");
+  if (s.prompts.empty() && s.prompt_file.empty())
+    return Usage("run needs a prompt: -p TEXT or -f FILE");
   return {};
 }
 
@@ -242,10 +238,10 @@ Status Check(const po::variables_map& map, const Raw& raw, Settings& s) {
   s.sha256 = map.count("sha256") != 0;
   s.ignore_eos = map.count("ignore-eos") != 0;
   if (s.verb == "run" || s.verb == "bench") TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
-  if (s.verb == "run" || s.verb == "tokenize") TRINE_RETURN_IF_ERROR(ReadPrompts(map, raw, s));
+  if (s.verb == "run" || s.verb == "tokenize") TakePrompts(map, raw, s);
   if (s.verb == "run") return CheckRunOptions(raw, s);
   if (s.verb == "bench") return CheckBenchOptions(raw, s.json, s);
-  if (s.verb == "tokenize" && s.prompts.empty() && s.decode.empty()) {
+  if (s.verb == "tokenize" && s.prompts.empty() && s.prompt_file.empty() && s.decode.empty()) {
     return Usage("tokenize needs text: -p TEXT, -f FILE or --decode IDS");
   }
   return {};
@@ -284,6 +280,9 @@ Status Parse(const std::vector<std::string>& arguments, Settings& s) {
   if (map.count("config") != 0) {
     const auto path = map["config"].as<std::string>();
     std::ifstream file(path);
+    if (std::filesystem::is_directory(path)) {
+      return BadInput("--config " + path + " is a directory; give a file");
+    }
     if (!file) return BadInput("--config " + path + ": cannot open it");
     po::store(po::parse_config_file(file, options), map);
   }

@@ -1,6 +1,7 @@
 // trine: parse the command line, learn which rank this is, run the verb.
 // Read on with src/commands/run.cc, src/engine/session.cc (start-up) and src/engine/rank_loop.cc.
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -16,8 +17,15 @@ int ExitCode(const Status& status) {
   return status.ok() ? 0 : status.code() == Code::kUsage ? 2 : 1;
 }
 
+// What was printed must have arrived.
+Status FlushStdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  return BadInput("cannot write to standard output; is the disk full?");
+}
+
 // One line, from rank 0 alone: every rank has come to the same status.
-int Report(const Status& status, const World& world) {
+int Report(Status status, const World& world) {
+  if (status.ok()) status = FlushStdout();
   if (!status.ok() && world.rank == 0) {
     std::fprintf(stderr, "trine: %s\n", status.message().c_str());
   }
@@ -46,16 +54,30 @@ Result<std::unique_ptr<Communicator>> MakeCommunicator(const MpiJob& job,
   return BadInput("--comm shm: the ranks are on several hosts; use --comm mpi");
 }
 
+// Collective. All ranks must do the same thing, and as many of them as --np says.
+Status CheckJob(int argc, char** argv, const Result<Settings>& settings, ControlChannel& control) {
+  Bytes command_line;
+  for (int i = 1; i < argc; ++i) {
+    const auto* text = reinterpret_cast<const std::byte*>(argv[i]);
+    command_line.insert(command_line.end(), text, text + std::strlen(argv[i]) + 1);
+  }
+  const std::vector<Bytes> all = control.AllGather(command_line);
+  const World& world = control.world();
+  if (!settings.ok()) return settings.status();
+  if (all[static_cast<size_t>(world.rank)] != all[0]) {
+    return BadInput("its command line is not that of rank 0; start all ranks with the same one");
+  }
+  if (settings->np == 0 || settings->np == world.size) return {};
+  return BadInput("--np " + std::to_string(settings->np) + " inside a job of " +
+                  std::to_string(world.size) + " ranks; leave one of them out");
+}
+
 int RunRank(int argc, char** argv, const Result<Settings>& settings) {
   MpiJob job(&argc, &argv);
   const World world = job.world();
-  if (!settings.ok()) return Report(settings.status(), world);
-  if (settings->np != 0 && settings->np != world.size) {
-    return Report(BadInput("--np " + std::to_string(settings->np) + " inside a job of " +
-                           std::to_string(world.size) + " ranks; leave one of them out"),
-                  world);
-  }
   const std::unique_ptr<ControlChannel> control = job.MakeControl();
+  const Status agreed = control->Agree(CheckJob(argc, argv, settings, *control));
+  if (!agreed.ok()) return Report(agreed, world);
   Result<std::unique_ptr<Communicator>> comm = MakeCommunicator(job, *settings);
   if (!comm.ok()) return Report(comm.status(), world);
   return Report(RunVerb(*settings, {world, *control, **comm}), world);

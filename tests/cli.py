@@ -48,6 +48,7 @@ def environment(extra=None):
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"):
         env[name] = env[name + "_CONFIRM"] = "1"
     env["OMPI_MCA_orte_execute_quiet"] = "1"  # mpirun's own account of a rank that failed
+    env["OMPI_MCA_odls_base_sigkill_timeout"] = "0"  # its second of grace for the other ranks
     return {**env, **(extra or {})}
 
 
@@ -55,6 +56,29 @@ def start(command, extra=None, stdin=subprocess.DEVNULL, **options):
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen([str(word) for word in command], env=environment(extra), stdin=stdin,
                             start_new_session=True, **options)
+
+
+def describe(parent):
+    """A line for a process and for each of its children: what it is and where it waits."""
+    lines = ""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            name, fields = (folder / "stat").read_text().rsplit(")", 1)
+            state, above = fields.split()[:2]
+            if parent in (int(above), int(folder.name)):
+                lines += f"{name}) {state} {(folder / 'wchan').read_text()}\n"
+        except OSError:
+            continue  # it has just ended
+    return lines
+
+
+def end(process):
+    """mpirun ends its ranks if it is asked politely."""
+    process.terminate()
+    try:
+        process.wait(3)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def execute(command, extra=None, text=None, deadline=DEADLINE_S, **options):
@@ -65,9 +89,10 @@ def execute(command, extra=None, text=None, deadline=DEADLINE_S, **options):
     try:
         out, err = process.communicate(text, timeout=deadline)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        state = describe(process.pid)
+        end(process)
         _, err = process.communicate()
-        raise AssertionError(f"no end after {deadline} s: {' '.join(map(str, command))}\n"
+        raise AssertionError(f"no end after {deadline} s: {' '.join(map(str, command))}\n{state}"
                              f"{(err or b'').decode(errors='replace')}") from None
     return Outcome(process.returncode, out or b"", (err or b"").decode(errors="replace"),
                    time.monotonic() - begin)
@@ -88,7 +113,7 @@ def launch(launcher, *arguments, **options):
     return trine(*arguments, **ranks, **options)
 
 
-def in_parallel(function, items, workers=4):
+def in_parallel(function, items, workers=12):
     """Starting MPI is mostly waiting, so several jobs at once. Results in the order of items."""
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(function, items))
@@ -192,7 +217,8 @@ def units():
     return found
 
 
-needs_smol = unittest.skipUnless(SMOL.exists(), f"{SMOL} is absent; launcher/quickstart.sh brings it")
+needs_smol = unittest.skipUnless(SMOL.exists(),
+                                 f"{SMOL} is absent; launcher/quickstart.sh brings it")
 
 
 def main():

@@ -393,7 +393,7 @@ TEST_P(CommunicatorContract, Agree_OneFails_NamesItsRankEverywhere) {
       const Status agreed =
           control.Agree(world.rank == failing ? Status(Code::kUsage, "out of memory") : Status());
       EXPECT_EQ(agreed.code(), Code::kUsage);
-      const std::string prefix = world.size == 1 ? "" : "rank " + std::to_string(failing) + ": ";
+      const std::string prefix = failing == 0 ? "" : "rank " + std::to_string(failing) + ": ";
       EXPECT_EQ(agreed.message(), prefix + "out of memory");
     }
   });
@@ -408,7 +408,7 @@ TEST_P(CommunicatorContract, Agree_SeveralFail_IsTheFirstRanksError) {
                                               : Status(Code::kUsage, "later");
     const Status agreed = control.Agree(mine);
     EXPECT_EQ(agreed.code(), Code::kBadInput);
-    const std::string prefix = world.size == 1 ? "" : "rank " + std::to_string(first) + ": ";
+    const std::string prefix = first == 0 ? "" : "rank " + std::to_string(first) + ": ";
     EXPECT_EQ(agreed.message(), prefix + "first");
   });
 }

@@ -44,7 +44,8 @@ TEST(StepCommand, RoundTrip_KeepsEverything) {
 // ---- scheduler
 
 SchedulerLimits Limits() {
-  return {.context = 128, .sequences = 2, .step_tokens = 8, .pages = 8, .vocab = 100};
+  return {
+      .context = 128, .made_for = 1000, .sequences = 2, .step_tokens = 8, .pages = 8, .vocab = 100};
 }
 
 Request MakeRequest(int32_t prompt, int32_t generate) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -75,13 +75,18 @@ class CpuBackend final : public Backend {
            (pool_.threads() == 1 ? " thread" : " threads");
   }
 
+  int threads() const override { return pool_.threads(); }
+
   Buffer Allocate(int64_t bytes) override {
     if (bytes == 0) return {};
     void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
-      std::fprintf(stderr, "out of memory: %lld bytes\n", static_cast<long long>(bytes));
-      std::abort();
+      std::fprintf(stderr,
+                   "trine: out of memory: %lld bytes at once; use more ranks, a smaller model, "
+                   "--ctx-size or --batch-size\n",
+                   static_cast<long long>(bytes));
+      std::_Exit(1);  // under mpirun this ends every rank
     }
     madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     return Buffer(data, bytes, [](void* p, int64_t n) { munmap(p, static_cast<size_t>(n)); });
@@ -333,7 +338,13 @@ const CpuKernels* ChooseKernels(std::string* error) {
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options, std::string* error) {
   const cpu::CpuKernels* kernels = cpu::ChooseKernels(error);
   if (kernels == nullptr) return nullptr;
-  return std::make_unique<cpu::CpuBackend>(*kernels, options);
+  try {
+    return std::make_unique<cpu::CpuBackend>(*kernels, options);
+  } catch (const std::system_error& failure) {
+    *error = "cannot start " + std::to_string(options.threads) + " threads: " + failure.what() +
+             "; use a smaller --threads";
+    return nullptr;
+  }
 }
 
 }  // namespace trine

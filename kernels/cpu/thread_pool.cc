@@ -30,10 +30,19 @@ void WaitWhile(const std::atomic<T>& value, T old) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
+  } catch (...) {
+    Stop();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  Stop();
+}
+
+void ThreadPool::Stop() {
   stop_ = true;
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();

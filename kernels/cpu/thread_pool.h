@@ -13,7 +13,7 @@ namespace trine::cpu {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads);  // throws std::system_error if they cannot be had
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -43,6 +43,7 @@ class ThreadPool {
 
   void Run(int parts, Invoke invoke, const void* body, int64_t n);
   void Work(int index);
+  void Stop();
 
   std::vector<std::thread> workers_;
   alignas(64) std::atomic<uint32_t> epoch_{0};   // one more for every loop, and for the end

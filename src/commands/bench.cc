@@ -46,7 +46,12 @@ Result<double> TimeOnce(Session& session, const Test& test) {
   TRINE_ASSIGN(const int64_t id, scheduler.Submit(std::move(request)));
   (void)id;
   const auto start = std::chrono::steady_clock::now();
-  while (!scheduler.idle()) session.Step(scheduler);
+  while (!scheduler.idle()) {
+    for (const TokenEvent& event : session.Step(scheduler)) {
+      if (event.finish != FinishReason::kFault) continue;
+      return BadInput(test.Name() + ": a value was not finite or beyond 2^22; nothing to time");
+    }
+  }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -69,13 +74,14 @@ Result<Measured> Measure(Session& session, const Test& test, int repetitions) {
 struct Row {
   std::string model, type, device, comm;
   double gib = 0, billions = 0;
-  int np = 1;
+  int np = 1, threads = 1;
 };
 
 Row Describe(const Session& session, const Ranks& ranks) {
   Row row;
   row.model = session.config().architecture;
   row.np = ranks.world.size;
+  row.threads = session.backend().threads();
   row.device = session.backend().Describe();
   row.comm = std::string(ranks.comm.name());
   int64_t elements = 0, bytes = 0, largest = 0;
@@ -113,6 +119,7 @@ void PrintJson(const Row& row, const std::vector<Measured>& results) {
     list.push_back({{"model", row.model},
                     {"type", row.type},
                     {"np", row.np},
+                    {"threads", row.threads},
                     {"device", row.device},
                     {"comm", row.comm},
                     {"test", measured.test.Name()},

@@ -22,6 +22,9 @@ Status BenchCommand(const Settings& settings, Ranks ranks);  // collective
 Status InspectCommand(const Settings& settings);             // rank 0
 Status TokenizeCommand(const Settings& settings);            // rank 0
 
+// The prompts of -p and then that of -f, which is read here. Blocks on standard input for "-".
+Result<std::vector<std::string>> ReadPrompts(const Settings& settings);
+
 // What run and bench share: a session from the settings for `sequences` at once, with a progress
 // bar on a terminal and a line on stderr that says what runs where. Collective.
 Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,

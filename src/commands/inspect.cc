@@ -56,6 +56,7 @@ void PrintJson(const Summary& summary, const WeightStore& store) {
                                  {"tensors", store.tensors().size()},
                                  {"tensor_bytes", summary.bytes},
                                  {"types", types},
+                                 {"rotation", {{"block", 0}, {"weights", 0}}},
                                  {"tokenizer",
                                   {{"model", summary.tokenizer_model},
                                    {"pre", summary.tokenizer_pre},

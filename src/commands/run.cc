@@ -79,9 +79,11 @@ class TextOutput {
 };
 
 // Rank 0: submit, step until idle, print.
-Status Generate(const Settings& settings, Session& session) {
+Status Generate(const Settings& settings, const std::vector<std::string>& prompts,
+                Session& session) {
   Scheduler scheduler(session.scheduler_limits());
-  for (const std::string& prompt : settings.prompts) {
+  for (const std::string& prompt : prompts) {
+    if (settings.predict == 0) break;
     TRINE_ASSIGN(Request request, MakeRequest(settings, session.tokenizer(), prompt));
     TRINE_ASSIGN(const int64_t id, scheduler.Submit(std::move(request)));
     (void)id;
@@ -96,7 +98,7 @@ Status Generate(const Settings& settings, Session& session) {
       if (written.ok()) written = logits->Write(std::as_bytes(rows));
     };
   }
-  TextOutput output(session.tokenizer(), settings.prompts.size());
+  TextOutput output(session.tokenizer(), prompts.size());
   int64_t faults = 0;
   while (!scheduler.idle()) {
     for (const TokenEvent& event : session.Step(scheduler, save)) {
@@ -109,17 +111,26 @@ Status Generate(const Settings& settings, Session& session) {
   if (logits) TRINE_RETURN_IF_ERROR(logits->Commit());
   if (faults == 0) return {};
   return BadInput("a value was not finite or beyond 2^22 in " + std::to_string(faults) +
-                  " sequence(s), which ended there; try --compute f32 -ctk f32");
+                  " sequence(s), which ended there; the file is damaged, or the model needs "
+                  "--compute f32");
 }
 
 }  // namespace
 
 Status RunCommand(const Settings& settings, Ranks ranks) {
-  TRINE_ASSIGN(const std::unique_ptr<Session> session,
-               OpenSession(settings, ranks, std::ssize(settings.prompts)));
+  const bool first = ranks.world.rank == 0;
+  std::vector<std::string> prompts;
   Status status;
-  if (ranks.world.rank == 0) {
-    status = Generate(settings, *session);
+  if (first) {
+    Result<std::vector<std::string>> read = ReadPrompts(settings);
+    status = read.status();
+    if (read.ok()) prompts = std::move(*read);
+  }
+  TRINE_RETURN_IF_ERROR(ranks.control.Agree(status));
+  const int64_t sequences = std::ssize(settings.prompts) + (settings.prompt_file.empty() ? 0 : 1);
+  TRINE_ASSIGN(const std::unique_ptr<Session> session, OpenSession(settings, ranks, sequences));
+  if (first) {
+    status = Generate(settings, prompts, *session);
     session->Stop();
   } else {
     session->Work();

@@ -10,6 +10,7 @@ namespace {
 
 Status DecodeIds(const Tokenizer& tokenizer, const std::string& text) {
   std::istringstream stream(text);
+  std::string decoded;
   for (std::string word; stream >> word;) {
     std::istringstream one(word);
     int64_t id = -1;
@@ -17,10 +18,10 @@ Status DecodeIds(const Tokenizer& tokenizer, const std::string& text) {
       return BadInput("--decode: '" + word + "' is not a token id; 0 to " +
                       std::to_string(tokenizer.size() - 1) + " exist");
     }
-    const std::string_view piece = tokenizer.Piece(static_cast<int32_t>(id));
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    decoded += tokenizer.Piece(static_cast<int32_t>(id));
   }
-  std::fputc('\n', stdout);
+  decoded += '\n';
+  std::fwrite(decoded.data(), 1, decoded.size(), stdout);
   return {};
 }
 
@@ -40,7 +41,8 @@ Status TokenizeCommand(const Settings& settings) {
   const auto special =
       settings.parse_special ? Tokenizer::Special::kParse : Tokenizer::Special::kAsText;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const std::string& prompt : settings.prompts) {
+  TRINE_ASSIGN(const std::vector<std::string> prompts, ReadPrompts(settings));
+  for (const std::string& prompt : prompts) {
     TRINE_ASSIGN(const std::vector<int32_t> ids, tokenizer.Encode(prompt, special));
     for (const int32_t id : ids) {
       const std::string piece = Printable(tokenizer.Piece(id));

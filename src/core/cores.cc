@@ -31,6 +31,10 @@ int DefaultThreads(const CoreCount& cores, int local_ranks) {
 std::string BindingWarning(const CoreCount& cores, int local_ranks, int threads) {
   const int wanted = std::max(threads, cores.host / local_ranks);
   if (cores.mine >= wanted) return "";
+  if (cores.mine == cores.host) {
+    return std::to_string(threads) + " threads a rank on " + std::to_string(cores.mine) +
+           (cores.mine == 1 ? " core" : " cores") + "; more threads than cores are slower";
+  }
   return "each rank is bound to " + std::to_string(cores.mine) + " of " +
          std::to_string(cores.host) + " cores and runs " + std::to_string(threads) +
          (threads == 1 ? " thread" : " threads") +

@@ -4,15 +4,21 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace trine {
 
 Result<OutputFile> OutputFile::Create(const std::string& path) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
+  std::error_code ignored;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, ignored);
+  if (std::filesystem::exists(real, ignored) && !std::filesystem::is_regular_file(real, ignored)) {
+    return BadInput(path + " exists and is not a regular file; name another");
+  }
+  const std::string temporary = real.string() + ".tmp" + std::to_string(getpid());
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   if (file == nullptr) return BadInput(path + ": cannot create: " + std::strerror(errno));
-  return OutputFile(path, temporary, file);
+  return OutputFile(real.string(), temporary, file);
 }
 
 OutputFile::OutputFile(std::string path, std::string temporary, std::FILE* file)

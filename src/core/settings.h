@@ -25,6 +25,7 @@ struct Settings {
 
   // run, tokenize
   std::vector<std::string> prompts;
+  std::string prompt_file;  // one more prompt; "-": standard input
   bool parse_special = true;
   bool escape = true;  // \n and the like in -p
 

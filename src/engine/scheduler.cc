@@ -18,9 +18,11 @@ Result<int64_t> Scheduler::Submit(Request request) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t wanted = request.max_tokens < 0 ? 1 : request.max_tokens;
   if (prompt + wanted > limits_.context) {
-    return BadInput("the prompt has " + std::to_string(prompt) + " tokens and " +
-                    std::to_string(wanted) + " are to follow, but the context holds " +
-                    std::to_string(limits_.context) + "; use a larger --ctx-size");
+    return BadInput(
+        "the prompt has " + std::to_string(prompt) + " tokens and " + std::to_string(wanted) +
+        " are to follow, but the context holds " + std::to_string(limits_.context) +
+        (limits_.context < limits_.made_for ? "; use a larger --ctx-size"
+                                            : ", all that the model was made for; ask for less"));
   }
   Sequence sequence;
   sequence.id = next_id_++;

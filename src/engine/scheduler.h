@@ -34,6 +34,7 @@ struct TokenEvent {
 
 struct SchedulerLimits {
   int64_t context = 0;      // tokens of one sequence
+  int64_t made_for = 0;     // tokens that the model can do at most
   int64_t sequences = 0;    // at once
   int64_t step_tokens = 0;  // per step, over all sequences
   int64_t pages = 0;        // of the KV cache

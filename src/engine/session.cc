@@ -27,8 +27,11 @@ Status Session::ReadHeaders(const SessionOptions& options) {
   }
   const int64_t made_for = plan_.config.context;
   limits_.context = options.context == 0 ? made_for : std::min(options.context, made_for);
+  limits_.made_for = made_for;
   limits_.sequences = options.sequences;
-  limits_.step_tokens = std::max(options.step_tokens, options.sequences);
+  limits_.step_tokens =
+      std::clamp(options.step_tokens, options.sequences,
+                 std::max(options.sequences, options.sequences * limits_.context));
   limits_.pages = options.sequences * PagesFor(limits_.context);
   limits_.vocab = plan_.config.vocab;
   return {};

@@ -27,12 +27,11 @@ Result<ModelBuilder> FindArchitecture(const std::string& file, const std::string
   return BadInput(file + ": architecture '" + name + "' is not supported; supported are " + known);
 }
 
-Result<int64_t> Positive(const Metadata& meta, const std::string& key, Result<int64_t> value) {
+Result<int64_t> Positive(const std::string& key, Result<int64_t> value) {
   if (value.ok() && (*value < 1 || *value > (int64_t{1} << 31))) {
     return BadInput("metadata key '" + key + "' is " + std::to_string(*value) +
                     "; at least 1 expected");
   }
-  (void)meta;
   return value;
 }
 
@@ -42,10 +41,10 @@ Result<ModelConfig> ReadConfig(const WeightStore& store) {
   TRINE_ASSIGN(config.architecture, meta.String("general.architecture"));
   const std::string arch = config.architecture + ".";
   const auto required = [&](const std::string& key) {
-    return Positive(meta, arch + key, meta.Int(arch + key));
+    return Positive(arch + key, meta.Int(arch + key));
   };
   const auto optional = [&](const std::string& key, int64_t fallback) {
-    return Positive(meta, arch + key, meta.IntOr(arch + key, fallback));
+    return Positive(arch + key, meta.IntOr(arch + key, fallback));
   };
   TRINE_ASSIGN(const int64_t layers, required("block_count"));
   config.layers = static_cast<int>(layers);
@@ -78,8 +77,7 @@ Result<ModelConfig> ReadConfig(const WeightStore& store) {
                       "; mixture-of-experts models are not supported");
     }
   }
-  const TensorInfo* embedding = store.Find("token_embd.weight");
-  if (embedding == nullptr) return BadInput("tensor 'token_embd.weight' is missing");
+  TRINE_ASSIGN(const TensorInfo* embedding, store.Require("token_embd.weight"));
   config.vocab = embedding->rows();
   return config;
 }
@@ -90,8 +88,7 @@ Result<int64_t> ModelFfnGranule(const WeightStore& store, const ModelConfig& con
   int64_t granule = 0;
   for (int i = 0; i < config.layers; ++i) {
     const std::string name = "blk." + std::to_string(i) + ".ffn_down.weight";
-    const TensorInfo* down = store.Find(name);
-    if (down == nullptr) return BadInput("tensor '" + name + "' is missing; get the file again");
+    TRINE_ASSIGN(const TensorInfo* down, store.Require(name));
     granule = std::max(granule, FfnGranule(config.ffn, down->type));
   }
   return granule;

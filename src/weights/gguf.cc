@@ -19,8 +19,10 @@ constexpr int64_t kMaxKeyBytes = 65535;
 constexpr int64_t kMaxStringBytes = int64_t{1} << 20;
 constexpr int64_t kMaxTensors = 65536;
 constexpr int64_t kMaxKeys = 65536;
-constexpr int64_t kMaxArray = int64_t{1} << 30;
+constexpr int64_t kMaxArray = int64_t{1} << 21;
 constexpr int64_t kMaxDims = 4;
+
+constexpr char kDamaged[] = "; it is truncated or damaged, get it again";
 
 enum ValueType : uint32_t {
   kU8 = 0,
@@ -72,7 +74,7 @@ class Header {
     if (n > remaining()) {
       return Error(field + " needs " + std::to_string(n) + " bytes at " +
                    std::to_string(position_) + ", the file ends at " +
-                   std::to_string(file_.size()) + "; it is truncated or damaged, get it again");
+                   std::to_string(file_.size()) + kDamaged);
     }
     auto* to = static_cast<std::byte*>(out);
     while (n > 0) {
@@ -97,7 +99,7 @@ class Header {
     TRINE_ASSIGN(const uint64_t length, Value<uint64_t>(field));
     if (length > static_cast<uint64_t>(std::min(limit, remaining()))) {
       return Error(field + " is a string of " + std::to_string(length) + " bytes; at most " +
-                   std::to_string(std::min(limit, remaining())) + " are possible here");
+                   std::to_string(std::min(limit, remaining())) + " are possible here" + kDamaged);
     }
     std::string text(length, '\0');
     TRINE_RETURN_IF_ERROR(Bytes(field, static_cast<int64_t>(length), text.data()));
@@ -110,7 +112,7 @@ class Header {
     const int64_t most = std::min(limit, remaining() / least);
     if (count > static_cast<uint64_t>(most)) {
       return Error(field + " is " + std::to_string(count) + "; at most " + std::to_string(most) +
-                   " fit in the rest of the file");
+                   " fit in the rest of the file" + kDamaged);
     }
     return static_cast<int64_t>(count);
   }
@@ -340,8 +342,7 @@ Status PlaceTensors(const Header& header, const File& file, int64_t alignment, i
     if (tensor.bytes > file.size() || tensor.offset > file.size() - tensor.bytes) {
       return header.Error(what + " needs bytes " + std::to_string(tensor.offset) + " to " +
                           std::to_string(tensor.offset + tensor.bytes) + ", the file ends at " +
-                          std::to_string(file.size()) +
-                          "; it is truncated or damaged, get it again");
+                          std::to_string(file.size()) + kDamaged);
     }
     by_offset.push_back(&tensor);
   }
@@ -395,7 +396,12 @@ Status CheckSplitKey(const std::string& path, const Metadata& metadata, const st
 
 // The other parts of a split model: part 0 holds the metadata, all hold tensors.
 Status ReadOtherParts(const std::string& first, int64_t count, ModelFiles& model) {
-  TRINE_RETURN_IF_ERROR(CheckSplitKey(first, model.metadata, "split.no", 0));
+  TRINE_ASSIGN(const int64_t first_no, model.metadata.IntOr("split.no", 0));
+  if (first_no != 0) {
+    return BadInput(first + " is part " + std::to_string(first_no + 1) + " of a split model; give the " +
+                    "first, whose name ends in " +
+                    PartPath(first, 1, count).substr(first.size() - 20));
+  }
   if (count > 99999 || !first.ends_with(PartPath(first, 1, count).substr(first.size() - 20))) {
     return BadInput(first + ": 'split.count' is " + std::to_string(count) +
                     "; the first part of a split model is named PREFIX-00001-of-" +

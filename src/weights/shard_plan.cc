@@ -16,9 +16,10 @@ int64_t Granules(const ShardDims& dims) {
   return (dims.ffn + dims.ffn_granule - 1) / dims.ffn_granule;
 }
 
-Status TooManyRanks(const std::string& weight, int64_t units, const std::string& unit, int ranks) {
-  return BadInput(weight + ": " + std::to_string(units) + " " + unit + " cannot be shared by " +
-                  std::to_string(ranks) + " ranks; use 1 to " + std::to_string(units) + " ranks");
+Status TooManyRanks(const ShardDims& dims, const std::string& unit, int ranks) {
+  const int64_t most = std::min(dims.q_heads, Granules(dims));
+  return BadInput(unit + " cannot be shared by " + std::to_string(ranks) + " ranks; use 1 to " +
+                  std::to_string(most) + " ranks");
 }
 
 }  // namespace
@@ -72,10 +73,14 @@ Result<ShardPlan> ShardPlan::Make(const ShardDims& dims, int ranks,
     return BadInput("--split has " + std::to_string(weights.size()) + " numbers for " +
                     std::to_string(ranks) + " ranks; give one a rank");
   }
-  if (ranks > dims.q_heads) return TooManyRanks("attn_q", dims.q_heads, "query heads", ranks);
+  if (ranks > dims.q_heads) {
+    return TooManyRanks(dims, "attn_q: " + std::to_string(dims.q_heads) + " query heads", ranks);
+  }
   if (ranks > Granules(dims)) {
-    return TooManyRanks("ffn_down", Granules(dims),
-                        "granules of " + std::to_string(dims.ffn_granule) + " channels", ranks);
+    return TooManyRanks(dims,
+                        "ffn_down: " + std::to_string(Granules(dims)) + " granules of " +
+                            std::to_string(dims.ffn_granule) + " channels",
+                        ranks);
   }
   // A query head costs its rows of attn_q and its columns of attn_output, a KV head its rows of
   // attn_k and attn_v: the same bytes.

@@ -66,17 +66,16 @@ void WeightLoader::Fail(Status status) {
 
 const TensorInfo* WeightLoader::FindShaped(const std::string& name, std::vector<int64_t> shape) {
   if (!status_.ok()) return nullptr;
-  const TensorInfo* tensor = store_.Find(name);
-  if (tensor == nullptr) {
-    Fail(BadInput(store_.files()[0].path() + ": tensor '" + name +
-                  "' is missing; the file is incomplete, get it again"));
-  } else if (tensor->shape != shape) {
-    Fail(BadInput(store_.files()[0].path() + ": tensor '" + name + "' has shape " +
-                  ShapeText(tensor->shape) + "; the model's metadata asks for " +
-                  ShapeText(shape)));
+  const Result<const TensorInfo*> tensor = store_.Require(name);
+  if (!tensor.ok()) {
+    Fail(tensor.status());
     return nullptr;
   }
-  return tensor;
+  if ((*tensor)->shape == shape) return *tensor;
+  Fail(BadInput(store_.files()[0].path() + ": tensor '" + name + "' has shape " +
+                ShapeText((*tensor)->shape) + "; the model's metadata asks for " +
+                ShapeText(shape)));
+  return nullptr;
 }
 
 void WeightLoader::Record(const TensorInfo& tensor, const Shard& shard, int64_t bytes,
@@ -155,12 +154,6 @@ const TensorInfo* WeightLoader::Streamed(const std::string& name, int64_t rows, 
   const TensorInfo* tensor = FindShaped(name, {cols, rows});
   if (tensor != nullptr) Record(*tensor, Shard::Rows({0, rows}), tensor->bytes, /*streamed=*/true);
   return tensor;
-}
-
-Result<DType> WeightLoader::TypeOf(const std::string& name) const {
-  if (const TensorInfo* tensor = store_.Find(name)) return tensor->type;
-  return BadInput(store_.files()[0].path() + ": tensor '" + name +
-                  "' is missing; the file is incomplete, get it again");
 }
 
 Status WeightLoader::Finish(std::string_view architecture) {

@@ -49,9 +49,6 @@ class WeightLoader {
 
   bool Has(std::string_view name) const { return store_.Find(name) != nullptr; }
 
-  // The type of a tensor that must exist.
-  Result<DType> TypeOf(const std::string& name) const;
-
   void Fail(Status status);
   const Status& status() const { return status_; }
 

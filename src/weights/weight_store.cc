@@ -11,6 +11,12 @@ const TensorInfo* WeightStore::Find(std::string_view name) const {
   return it == index_.end() ? nullptr : &files_.tensors[it->second];
 }
 
+Result<const TensorInfo*> WeightStore::Require(const std::string& name) const {
+  if (const TensorInfo* tensor = Find(name)) return tensor;
+  return BadInput(files_.files[0].path() + ": tensor '" + name +
+                  "' is missing; the file is incomplete, get it again");
+}
+
 Status WeightStore::Read(const TensorInfo& tensor, int64_t begin, int64_t n, std::byte* out) const {
   return files_.files[static_cast<size_t>(tensor.file)].Read(tensor.offset + begin, n, out);
 }

@@ -46,6 +46,8 @@ class WeightStore {
   const Metadata& metadata() const { return files_.metadata; }
   const std::vector<TensorInfo>& tensors() const { return files_.tensors; }
   const TensorInfo* Find(std::string_view name) const;  // nullptr if absent
+  // As Find; an error that names the file if the tensor is absent.
+  Result<const TensorInfo*> Require(const std::string& name) const;
   const std::vector<File>& files() const { return files_.files; }
 
   // Bytes [begin, begin + n) of a tensor. Blocks on the disk; thread-safe.

@@ -1,0 +1,350 @@
+"""The verbs that look at a file, the benchmark's forms, help; the warning about bound ranks; no
+process and no shared memory outlives its job. Errors: cli_errors_test.py; ranks, text and bytes
+read: cli_ranks_test.py."""
+import csv
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import struct
+import tempfile
+import time
+import unittest
+
+import cli
+from cli import SMOL, TINY, Gguf
+
+QWEN3 = TINY / "qwen3_f32.gguf"
+FIXTURE = TINY.parent / "smollm2.json"
+VERBS = ("run", "bench", "inspect", "tokenize")
+
+
+class VerbCase(unittest.TestCase):
+    def good(self, *arguments, **how):
+        """What a run without an error prints."""
+        outcome = cli.trine(*arguments, **how)
+        self.assertEqual((outcome.code, outcome.errors), (0, []), outcome.err)
+        return outcome.out.decode()
+
+
+class Inspect(VerbCase):
+    def expected(self, paths):
+        parts = [Gguf(path) for path in paths]
+        first, tensors = parts[0], [t for part in parts for t in part.tensors.values()]
+        types = {}
+        for tensor in tensors:
+            entry = types.setdefault(tensor.type, {"tensors": 0, "bytes": 0})
+            entry["tensors"] += 1
+            entry["bytes"] += tensor.bytes
+        hashes = [hashlib.sha256(part.data).hexdigest() for part in parts]
+        return {"architecture": first.arch,
+                "parameters": sum(self.values(t.shape) for t in tensors),
+                "tensors": len(tensors), "tensor_bytes": sum(t.bytes for t in tensors),
+                "types": types, "context": first["context_length"],
+                "tokenizer": {"model": first["tokenizer.ggml.model"],
+                              "pre": first["tokenizer.ggml.pre"],
+                              "size": len(first["tokenizer.ggml.tokens"])},
+                "sha256": hashes[0] if len(hashes) == 1 else hashes}
+
+    @staticmethod
+    def values(shape):
+        count = 1
+        for size in shape:
+            count *= size
+        return count
+
+    def check(self, first, paths):
+        found = json.loads(self.good("inspect", "--json", "--sha256", "-m", first))
+        found.pop("rotation", None)
+        self.assertEqual(found, self.expected(paths))
+
+    def test_Json_AsAnotherReaderFindsIt(self):
+        for name in ("llama_q4_k", "qwen2_f16b", "llama3_bf16", "qwen3_q4_1", "qwen3_f32"):
+            with self.subTest(name):
+                self.check(TINY / f"{name}.gguf", [TINY / f"{name}.gguf"])
+
+    def test_Json_OfASplitFile(self):
+        parts = sorted(TINY.glob("llama_split-*.gguf"))
+        self.check(parts[0], parts)
+
+    @cli.needs_smol
+    def test_Json_OfSmol(self):
+        self.check(SMOL, [SMOL])
+
+    def test_Json_HashOnlyIfAsked(self):
+        self.assertNotIn("sha256", json.loads(self.good("inspect", "--json", "-m", QWEN3)))
+
+    def test_Json_NoRotationHere(self):
+        found = json.loads(self.good("inspect", "--json", "-m", QWEN3))
+        self.assertEqual(found["rotation"]["weights"], 0)
+
+    def test_Text_NamesEveryTensor(self):
+        lines = [line.split() for line in self.good("inspect", "-m", QWEN3).splitlines()]
+        gguf = Gguf(QWEN3)
+        self.assertIn(["architecture", "qwen3"], lines)
+        for tensor in gguf.tensors.values():
+            shape = " x ".join(map(str, tensor.shape)).split()
+            self.assertIn([tensor.name, *shape, tensor.type, str(tensor.bytes)], lines)
+
+    def test_SecondPart_NamesTheFirst(self):
+        part = TINY / "llama_split-00002-of-00003.gguf"
+        outcome = cli.trine("inspect", "-m", part)
+        self.assertEqual((outcome.code, len(outcome.errors)), (1, 1))
+        self.assertIn("is part 2 of a split model; give the first", outcome.errors[0])
+        self.assertIn("00001-of-00003", outcome.errors[0])
+
+
+class Tokenize(VerbCase):
+    TEXT = "naïve café 😀\tend"
+
+    def ids(self, model, *options, **how):
+        return [entry["id"] for entry in
+                json.loads(self.good("tokenize", "-m", model, "--json", *options, **how))]
+
+    def test_Ids_GiveTheTextBack(self):
+        for model in (QWEN3, *([SMOL] if SMOL.exists() else [])):
+            ids = self.ids(model, "-p", self.TEXT)
+            self.assertGreater(len(ids), 4)
+            back = self.good("tokenize", "-m", model, "--decode", " ".join(map(str, ids)))
+            self.assertEqual(back, self.TEXT + "\n")
+
+    @cli.needs_smol
+    def test_Smol_IdsAsTransformers(self):
+        for prompt in json.loads(FIXTURE.read_text())["prompts"]:
+            ids = self.ids(SMOL, "--no-escape", "-p", prompt["text"])
+            self.assertEqual(ids, prompt["ids"])
+            back = self.good("tokenize", "-m", SMOL, "--decode", " ".join(map(str, ids)))
+            self.assertEqual(back, prompt["text"] + "\n")
+
+    @cli.needs_smol
+    def test_Smol_ControlTokensOnlyIfWanted(self):
+        self.assertEqual(self.ids(SMOL, "-p", "<|im_end|>"), [2])
+        self.assertNotIn(2, self.ids(SMOL, "-p", "<|im_end|>", "--no-parse-special"))
+
+    def test_Text_IdAndPieceOnALine(self):
+        lines = self.good("tokenize", "-m", QWEN3, "-p", self.TEXT).splitlines()
+        rows = [line.split("\t") for line in lines]
+        self.assertEqual([int(row[0]) for row in rows], self.ids(QWEN3, "-p", self.TEXT))
+        pieces = json.loads(self.good("tokenize", "-m", QWEN3, "--json", "-p", self.TEXT))
+        self.assertEqual([json.loads(row[1]) for row in rows], [e["piece"] for e in pieces])
+
+    def test_Sources_GiveTheSameIds(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("a\nb")
+            file.flush()
+            ids = self.ids(QWEN3, "-f", file.name)
+        self.assertEqual(self.ids(QWEN3, "-f", "-", text=b"a\nb"), ids)
+        self.assertEqual(self.ids(QWEN3, "-p", "a\\nb"), ids)
+        self.assertNotEqual(self.ids(QWEN3, "--no-escape", "-p", "a\\nb"), ids)
+
+
+class Bench(VerbCase):
+    TINY_TEST = ["-p", "16", "-n", "4", "-r", "1"]
+
+    def test_Json_OneEntryATest(self):
+        for how, np in (({}, 1), ({"np": 2}, 2), ({"mpirun": 2}, 2)):
+            with self.subTest(how=how):
+                options = ["-m", QWEN3, "-t", "1", *self.TINY_TEST]
+                rows = json.loads(self.good("bench", *options, "--json", **how))
+                self.assertEqual([row["test"] for row in rows], ["pp16", "tg4"])
+                for row in rows:
+                    self.assertEqual((row["model"], row["type"], row["np"]), ("qwen3", "F32", np))
+                    self.assertIn("cpu", row["device"])
+                    self.assertGreater(row["tokens_per_second"], 0)
+                    self.assertEqual(row["stddev"], 0)  # of one repetition
+
+    def test_Json_NamesTheThreads(self):
+        row, = json.loads(self.good("bench", "-m", QWEN3, "-t", "1", "-p", "4", "-n", "0", "-r",
+                                    "1", "--json"))
+        self.assertEqual(row["threads"], 1)
+
+    def test_Lists_OneEntryEach(self):
+        rows = json.loads(self.good("bench", "-m", QWEN3, "-p", "4,8", "-n", "1,2,3", "-r", "2",
+                                    "-o", "json"))
+        self.assertEqual([row["test"] for row in rows], ["pp4", "pp8", "tg1", "tg2", "tg3"])
+
+    def test_Table_MarkdownAndCsv(self):
+        table = self.good("bench", "-m", QWEN3, *self.TINY_TEST).splitlines()
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+        self.assertEqual({len(row) for row in cells}, {9})
+        self.assertEqual([row[7] for row in cells[2:]], ["pp16", "tg4"])
+        rows = list(csv.DictReader(io.StringIO(
+            self.good("bench", "-m", QWEN3, *self.TINY_TEST, "-o", "csv"))))
+        self.assertEqual([row["test"] for row in rows], ["pp16", "tg4"])
+        for row in rows:
+            self.assertGreater(float(row["tokens_per_second"]), 0)
+
+    def test_StepsThatFail_AreNoResult(self):
+        """With embeddings that are not finite every test ends at its first step."""
+        gguf = Gguf(QWEN3)
+        table = gguf.tensors["token_embd.weight"]
+        data = bytearray(gguf.data)
+        data[table.begin:table.begin + table.bytes] = struct.pack("<f", float("nan")) * (
+            table.bytes // 4)
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(data)
+            file.flush()
+            outcome = cli.trine("bench", "-m", file.name, *self.TINY_TEST)
+        self.assertEqual((outcome.code, len(outcome.errors), outcome.out), (1, 1, b""))
+
+
+class Help(VerbCase):
+    def test_Help_NamesVerbsAndOptions(self):
+        overview = self.good("--help")
+        for verb in VERBS:
+            self.assertIn(f"\n  {verb} ", overview)
+            text = self.good(verb, "--help")
+            self.assertIn("--model", text)
+            self.assertNotIn("terminate", text)
+        self.assertEqual(self.good("-h"), overview)
+        self.assertIn("--save-logits", self.good("run", "--help"))
+
+    def test_Help_OnceUnderMpirun(self):
+        self.assertEqual(self.good("--help", mpirun=3), self.good("--help"))
+        self.assertEqual(self.good("run", "--help", mpirun=3), self.good("run", "--help"))
+
+    def test_Version_IsTheProjects(self):
+        cmake = (cli.TESTS.parent / "CMakeLists.txt").read_text()
+        version = re.search(r"project\(trine VERSION ([\d.]+)", cmake).group(1)
+        self.assertEqual(self.good("--version"), f"trine {version}\n")
+
+
+def physical_cores():
+    folder = pathlib.Path("/sys/devices/system/cpu")
+    files = (folder / f"cpu{n}/topology/thread_siblings_list" for n in os.sched_getaffinity(0))
+    return len({file.read_text() for file in files if file.exists()})
+
+
+class Binding(VerbCase):
+    def warnings(self, command, threads):
+        outcome = cli.execute([*command, cli.TRINE, "run", "-m", QWEN3, "-p", "x", "-n", "1",
+                               "-t", threads])
+        self.assertEqual((outcome.code, outcome.errors), (0, []), outcome.err)
+        return outcome.lines("trine: warning: ")
+
+    @unittest.skipUnless(physical_cores() >= 2, "ranks cannot be bound apart on one core")
+    def test_RankWithFewerCoresThanThreads_WarnedOnce(self):
+        cores = len(os.sched_getaffinity(0))
+        for binding in (["--bind-to", "core"], []):  # the second: Open MPI's default for two
+            with self.subTest(binding=binding):
+                warnings = self.warnings(["mpirun", "-np", "2", *binding], cores)
+                self.assertEqual(len(warnings), 1, warnings)
+                self.assertRegex(warnings[0], f"each rank is bound to \\d+ of {cores} cores and "
+                                 f"runs {cores} threads; give mpirun --bind-to none, or start "
+                                 "with trine --np$")
+
+    def test_FreeRanks_NotWarned(self):
+        cores = len(os.sched_getaffinity(0))
+        mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none"]
+        self.assertEqual(self.warnings(mpirun, cores), [])
+        outcome = cli.trine("run", "-m", QWEN3, "-p", "x", "-n", "1", np=2)
+        self.assertEqual(outcome.lines("trine: "), [])
+
+    def test_MoreThreadsThanCores_IsNotABinding(self):
+        for line in self.warnings([], len(os.sched_getaffinity(0)) + 1):
+            self.assertNotIn("bound", line)
+            self.assertNotIn("mpirun", line)
+
+
+class Processes(VerbCase):
+    """Two ranks at work whose job ends, one way or another."""
+
+    def start(self, repetitions, *options):
+        """A job, its ranks and the files by which they share memory. mpirun takes the place of the
+        trine that starts it."""
+        self.ranks, self.memory = [], set()
+        self.job = cli.start([cli.TRINE, "bench", "--np", "2", "-m", QWEN3, "-p", "0", "-n", "250",
+                              "-r", repetitions, "-t", "1", *options])
+        self.addCleanup(self.clean)
+        self.ranks = self.wait_for(self.find_ranks, 8, "two ranks at work")
+        self.memory = set().union(*(self.mapped(pid, "/dev/shm/", "/ompi.") for pid in self.ranks))
+
+    def clean(self):
+        if self.job.poll() is None:
+            cli.end(self.job)
+        self.job.communicate()
+        for pid in self.alive():
+            os.kill(pid, signal.SIGKILL)
+        for path in self.memory:  # a killed mpirun leaves them, and its own folder
+            pathlib.Path(path).unlink(missing_ok=True)
+        for folder in pathlib.Path(tempfile.gettempdir()).glob(f"ompi.*/pid.{self.job.pid}"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def wait_for(self, what, seconds, name):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := what():
+                return found
+            time.sleep(0.02)
+        self.fail(f"not within {seconds} s: {name}")
+
+    @staticmethod
+    def stat(pid):
+        """(state, parent, clock ticks used) of a process, or None."""
+        try:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return fields[0], int(fields[1]), int(fields[11]) + int(fields[12])
+
+    def find_ranks(self):
+        """Both of them, once they have computed for a while."""
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        seen = {pid: self.stat(pid) for pid in pids}
+        ranks = [pid for pid in pids if seen[pid] and seen[pid][1] == self.job.pid
+                 and seen[pid][2] > 40]
+        return ranks if len(ranks) == 2 else []
+
+    @staticmethod
+    def mapped(pid, *names):
+        """Files that a process has in its memory and that have not been unlinked."""
+        lines = pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
+        paths = {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) > 5}
+        return {path for path in paths
+                if any(name in path for name in names) and not path.endswith(" (deleted)")}
+
+    def alive(self):
+        states = {pid: self.stat(pid) for pid in self.ranks}
+        return [pid for pid, state in states.items() if state and state[0] not in "ZX"]
+
+    def all_end(self, seconds):
+        self.wait_for(lambda: not self.alive(), seconds, "no rank alive")
+
+    def left_over(self):
+        return [path for path in sorted(self.memory) if os.path.exists(path)]
+
+    def test_KilledMpirun_TakesItsRanks(self):
+        """The stopped one too, which cannot learn of it by itself."""
+        self.start(1000)
+        os.kill(self.ranks[1], signal.SIGSTOP)
+        os.kill(self.job.pid, signal.SIGKILL)
+        self.all_end(2)
+
+    def test_KilledRank_EndsTheJob(self):
+        self.start(1000)
+        os.kill(self.ranks[1], signal.SIGKILL)
+        self.all_end(4)
+        self.assertNotEqual(self.job.wait(5), 0)
+
+    def test_InterruptedJob_LeavesNothing(self):
+        self.start(1000)
+        self.job.send_signal(signal.SIGINT)
+        self.assertNotEqual(self.job.wait(8), 0)
+        self.all_end(1)
+        self.assertEqual(self.left_over(), [])
+
+    def test_NormalEnd_LeavesNothing(self):
+        for comm in ("shm", "mpi"):
+            with self.subTest(comm):
+                self.start(30, "--comm", comm)
+                self.assertTrue(self.memory)
+                self.assertEqual(self.job.wait(30), 0)
+                self.assertEqual((self.alive(), self.left_over()), ([], []))
+
+
+if __name__ == "__main__":
+    cli.main()
