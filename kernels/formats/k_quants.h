@@ -8,15 +8,18 @@
 
 namespace trine::formats {
 
-// Scale and minimum of sub-block j (0..7): eight pairs of six bits in twelve bytes.
-static inline void UnpackScaleMin(const uint8_t* s, int j, int* scale, int* min) {
-  if (j < 4) {
-    *scale = s[j] & 63;
-    *min = s[j + 4] & 63;
-  } else {
-    *scale = (s[j + 4] & 15) | ((s[j - 4] >> 6) << 4);
-    *min = (s[j + 4] >> 4) | ((s[j] >> 6) << 4);
+// Scale and minimum of sub-block j (0..7) of Q4_K and Q5_K: eight pairs of six bits in twelve
+// bytes, times the block's own.
+template <typename Block>
+static inline void DecodeScaleMin(const Block& block, int j, CodedUnit& out) {
+  const uint8_t* s = block.scales;
+  int scale = s[j] & 63, min = s[j + 4] & 63;
+  if (j >= 4) {
+    scale = (s[j + 4] & 15) | ((s[j - 4] >> 6) << 4);
+    min = (s[j + 4] >> 4) | ((s[j] >> 6) << 4);
   }
+  out.scale = F16ToFloat(block.d) * static_cast<float>(scale);
+  out.min = -F16ToFloat(block.dmin) * static_cast<float>(min);
 }
 
 struct Q4_K {
@@ -32,10 +35,7 @@ struct Q4_K {
   };
 
   static void Decode(const Block& block, int unit, CodedUnit& out) {
-    int scale, min;
-    UnpackScaleMin(block.scales, unit, &scale, &min);
-    out.scale = F16ToFloat(block.d) * static_cast<float>(scale);
-    out.min = -F16ToFloat(block.dmin) * static_cast<float>(min);
+    DecodeScaleMin(block, unit, out);
     const int shift = (unit & 1) * 4;
     for (int l = 0; l < 32; ++l) {
       out.codes[l] = static_cast<int8_t>((block.q[32 * (unit / 2) + l] >> shift) & 15);
@@ -57,10 +57,7 @@ struct Q5_K {
   };
 
   static void Decode(const Block& block, int unit, CodedUnit& out) {
-    int scale, min;
-    UnpackScaleMin(block.scales, unit, &scale, &min);
-    out.scale = F16ToFloat(block.d) * static_cast<float>(scale);
-    out.min = -F16ToFloat(block.dmin) * static_cast<float>(min);
+    DecodeScaleMin(block, unit, out);
     const int shift = (unit & 1) * 4;
     for (int l = 0; l < 32; ++l) {
       const int low = (block.q[32 * (unit / 2) + l] >> shift) & 15;

@@ -156,14 +156,7 @@ Status RunTests(const Settings& settings, const Ranks& ranks, Session& session) 
 Status BenchCommand(const Settings& settings, Ranks ranks) {
   TRINE_ASSIGN(const std::unique_ptr<Session> session,
                OpenSession(settings, ranks, /*sequences=*/1));
-  Status status;
-  if (ranks.world.rank == 0) {
-    status = RunTests(settings, ranks, *session);
-    session->Stop();
-  } else {
-    session->Work();
-  }
-  return ranks.control.Agree(status);
+  return RunSession(ranks, *session, [&] { return RunTests(settings, ranks, *session); });
 }
 
 }  // namespace trine

@@ -3,6 +3,11 @@
 // same status everywhere.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "comm/communicator.h"
 #include "comm/control.h"
 #include "src/core/result.h"
@@ -21,6 +26,10 @@ Status RunCommand(const Settings& settings, Ranks ranks);    // collective
 Status BenchCommand(const Settings& settings, Ranks ranks);  // collective
 Status InspectCommand(const Settings& settings);             // rank 0
 Status TokenizeCommand(const Settings& settings);            // rank 0
+
+// The life of a session: rank 0 runs `lead` and then stops the others, which execute its steps. The
+// status of `lead`, on every rank. Collective.
+Status RunSession(Ranks ranks, Session& session, const std::function<Status()>& lead);
 
 // The prompts of -p and then that of -f, which is read here. Blocks on standard input for "-".
 Result<std::vector<std::string>> ReadPrompts(const Settings& settings);

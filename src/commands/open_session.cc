@@ -75,4 +75,15 @@ Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ran
   return session;
 }
 
+Status RunSession(Ranks ranks, Session& session, const std::function<Status()>& lead) {
+  Status status;
+  if (ranks.world.rank == 0) {
+    status = lead();
+    session.Stop();
+  } else {
+    session.Work();
+  }
+  return ranks.control.Agree(status);
+}
+
 }  // namespace trine

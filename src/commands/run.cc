@@ -118,10 +118,9 @@ Status Generate(const Settings& settings, const std::vector<std::string>& prompt
 }  // namespace
 
 Status RunCommand(const Settings& settings, Ranks ranks) {
-  const bool first = ranks.world.rank == 0;
   std::vector<std::string> prompts;
   Status status;
-  if (first) {
+  if (ranks.world.rank == 0) {
     Result<std::vector<std::string>> read = ReadPrompts(settings);
     status = read.status();
     if (read.ok()) prompts = std::move(*read);
@@ -129,13 +128,7 @@ Status RunCommand(const Settings& settings, Ranks ranks) {
   TRINE_RETURN_IF_ERROR(ranks.control.Agree(status));
   const int64_t sequences = std::ssize(settings.prompts) + (settings.prompt_file.empty() ? 0 : 1);
   TRINE_ASSIGN(const std::unique_ptr<Session> session, OpenSession(settings, ranks, sequences));
-  if (first) {
-    status = Generate(settings, prompts, *session);
-    session->Stop();
-  } else {
-    session->Work();
-  }
-  return ranks.control.Agree(status);
+  return RunSession(ranks, *session, [&] { return Generate(settings, prompts, *session); });
 }
 
 }  // namespace trine
