@@ -84,7 +84,7 @@ class HeapRegion final : public ShmRegion {
 // Shared ownership, because the ranks end in any order and none of them outranks the others.
 std::vector<ThreadRank> MakeThreadRanks(int size) {
   const auto board = std::make_shared<Board>(size);
-  const auto areas = std::make_shared_for_overwrite<ShmArea[]>(static_cast<size_t>(size));
+  const auto areas = std::shared_ptr<ShmArea[]>(new ShmArea[static_cast<size_t>(size)]);
   std::vector<ThreadRank> ranks;
   for (int rank = 0; rank < size; ++rank) {
     const World world{rank, size, rank, size};

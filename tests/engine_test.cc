@@ -279,10 +279,10 @@ TEST(Job, SampledTexts_DependOnTheirSeedAlone) {
        .presence_penalty = 0.5f,
        .frequency_penalty = 0.1f,
        .seed = 4}};
-  for (const SamplingParams& sampling : samplings) {
-    Request request = MakeRequest(20, 24);
-    for (int32_t& token : request.prompt) token = token * 7 % 250 + 3;
-    request.sampling = sampling;
+  for (int32_t i = 0; i < 12; ++i) {  // of one to three pages, so that slots and pages change hands
+    Request request = MakeRequest(5 + 11 * i % 40, 20 + 13 * i % 30);
+    for (int32_t& token : request.prompt) token = (token + i) * 7 % 250 + 3;
+    request.sampling = samplings[i % 6];
     requests.push_back(request);
   }
   for (const char* name : {"qwen3_q4_1", "llama_f32"}) {

@@ -1,6 +1,7 @@
 // The backends between processes. Run under mpirun with any number of ranks on one host.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -54,6 +55,12 @@ double CpuSeconds(const Body& body) {
   return used() - before;
 }
 
+// The least of three measurements: what other programs do to this one only adds.
+template <typename Body>
+double LeastCpuSeconds(const Body& body) {
+  return std::min({CpuSeconds(body), CpuSeconds(body), CpuSeconds(body)});
+}
+
 // What 2,000 sleeps of 500 us cost on this machine: 1 % of a core on bare metal, 6 % in some
 // virtual machines.
 double CpuSecondsOfSleepingOneSecond() {
@@ -67,8 +74,8 @@ TEST(MpiControl, Broadcast_WorkerWaitsOneSecond_CostsLittleMoreThanSleeping) {
   const double sleeping = CpuSecondsOfSleepingOneSecond();
   const auto control = test_job->MakeControl();
   Bytes message;
-  control->Barrier();
-  const double waiting = CpuSeconds([&] {
+  const double waiting = LeastCpuSeconds([&] {
+    control->Barrier();
     if (control->world().rank == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     control->Broadcast(message, 0);
   });
@@ -78,8 +85,8 @@ TEST(MpiControl, Broadcast_WorkerWaitsOneSecond_CostsLittleMoreThanSleeping) {
 TEST(MpiControl, Barrier_RanksWaitOneSecond_CostsLittleMoreThanSleeping) {
   const double sleeping = CpuSecondsOfSleepingOneSecond();
   const auto control = test_job->MakeControl();
-  control->Barrier();
-  const double waiting = CpuSeconds([&] {
+  const double waiting = LeastCpuSeconds([&] {
+    control->Barrier();
     if (control->world().rank == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     control->Barrier();
   });
