@@ -76,8 +76,6 @@ class Weight {
   explicit Weight(const WeightDesc& desc) : desc_(desc) {}
   virtual ~Weight() = default;
   const WeightDesc& desc() const { return desc_; }
-  virtual int64_t bytes() const = 0;       // resident
-  virtual const char* kernel() const = 0;  // e.g. "int16 x 4 bit"
 
  private:
   WeightDesc desc_;
@@ -125,6 +123,8 @@ struct TokenPlaces {
   std::span<const int32_t> pages;        // page ids of every sequence, in order of position
 };
 
+inline constexpr int64_t kMaxHeadDim = 512;
+
 enum class KvType { kF16, kF32 };
 
 // Tokens per KV page, and keys per tile of the softmax: tiles start at position 0, so the order of
@@ -163,7 +163,7 @@ struct CandidateSpec {
 struct Candidate {
   int32_t id = -1;  // in the whole vocabulary
   float logit = 0;  // after penalties
-  float key = 0;
+  double key = 0;
 };
 // The order of candidates: descending key, then ascending id.
 inline bool CandidateBefore(const Candidate& a, const Candidate& b) {

@@ -2,7 +2,9 @@
 // in kDTypes (tensor.h). Plain formats decode an element, block formats decode units (codes.h).
 #pragma once
 
-#include <type_traits>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "kernels/formats/k_quants.h"
 #include "kernels/formats/plain.h"
@@ -46,6 +48,17 @@ bool VisitFormat(FormatList<F, Fs...>, DType type, Fn&& fn) {
 template <typename List, typename Fn>
 bool VisitFormat(DType type, Fn&& fn) {
   return internal::VisitFormat(List{}, type, fn);
+}
+
+// n values of a plain type to f32; false if the type has blocks.
+inline bool DecodePlain(DType type, const std::byte* packed, int64_t n, float* out) {
+  return VisitFormat<PlainFormats>(type, [&](auto format) {
+    typename decltype(format)::Element element;
+    for (int64_t i = 0; i < n; ++i, packed += sizeof element) {
+      std::memcpy(&element, packed, sizeof element);
+      out[i] = decltype(format)::Decode(element);
+    }
+  });
 }
 
 }  // namespace trine::formats

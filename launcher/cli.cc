@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kUsage[] =
     "trine VERB [options]        one rank\n"
-    "trine VERB --np N [options] N ranks on this host (the same as mpirun -np N trine VERB)\n\n"
+    "trine VERB --np N [options] run and bench: N ranks on this host (mpirun -np N trine VERB)\n\n"
     "  run       generate text from a prompt\n"
     "  bench     tokens per second of prefill (pp) and decode (tg)\n"
     "  inspect   what a model file holds\n"
@@ -35,92 +35,95 @@ const std::map<std::string, std::string> kAliases = {{"-ctk", "--cache-type-k"},
 
 // What the parser fills before it is checked.
 struct Raw {
-  std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split, prompt_file;
+  std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split;
   std::vector<std::string> prompt;
   std::string bench_prompt = "512", bench_generate = "128";
   int64_t seed = -1;
+  bool no_escape = false, no_parse_special = false;
 };
 
 po::options_description ModelOptions(Settings& s, Raw& raw) {
   po::options_description options("Model and ranks");
-  options.add_options()("model,m", po::value(&s.model),
-                        "model file (.gguf, or the first part of a split one)")(
-      "np", po::value(&s.np), "ranks to start on this host")("config", po::value(&raw.config),
-                                                             "options from an ini file")(
-      "ctx-size,c", po::value(&s.context)->default_value(s.context),
-      "tokens of context; 0: what the model was made for")(
-      "threads,t", po::value(&s.threads), "threads per rank; default: this host's cores / ranks")(
-      "device", po::value(&raw.device)->default_value(raw.device), "auto or cpu")(
-      "comm", po::value(&s.comm)->default_value(s.comm), "auto, shm (one host) or mpi")(
-      "reduce", po::value(&raw.reduce)->default_value(raw.reduce),
-      "exact: the same bits at every rank count")(
-      "compute", po::value(&s.compute)->default_value(s.compute),
-      "int: block formats multiply integer activations; f32: everything in f32, the ruler")(
-      "cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32")(
-      "cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it")(
-      "batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step")(
-      "split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
+  auto add = options.add_options();
+  add("model,m", po::value(&s.model), "model file (.gguf, or the first part of a split one)");
+  add("np", po::value(&s.np), "ranks to start on this host");
+  add("config", po::value(&raw.config), "options from an ini file");
+  add("ctx-size,c", po::value(&s.context)->default_value(s.context),
+      "tokens of context; 0: what the model was made for");
+  add("threads,t", po::value(&s.threads), "threads per rank; default: this host's cores / ranks");
+  add("device", po::value(&raw.device)->default_value(raw.device), "auto or cpu");
+  add("comm", po::value(&s.comm)->default_value(s.comm), "auto, shm (one host) or mpi");
+  add("reduce", po::value(&raw.reduce)->default_value(raw.reduce),
+      "exact: the same bits at every rank count");
+  add("compute", po::value(&s.compute)->default_value(s.compute),
+      "int: block formats multiply 16-bit activations; f32: everything in f32, the ruler");
+  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32");
+  add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
+  add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
+  add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
   return options;
 }
 
 po::options_description PromptOptions(Settings& s, Raw& raw) {
   po::options_description options("Prompt");
-  options.add_options()("prompt,p", po::value(&raw.prompt)->composing(),
-                        "text; given again: another sequence")(
-      "file,f", po::value(&raw.prompt_file), "text from a file; - is standard input")(
-      "escape,e", "turn \\n and the like into characters (default)")(
-      "no-escape", "take the prompt as it is")("no-parse-special",
-                                               "control tokens in the text are plain text");
-  (void)s;
+  auto add = options.add_options();
+  add("prompt,p", po::value(&raw.prompt)->composing(), "text; given again: another sequence");
+  add("file,f", po::value(&s.prompt_file), "text from a file; - is standard input");
+  add("escape,e", po::bool_switch(), "turn \\n and the like into characters (default)");
+  add("no-escape", po::bool_switch(&raw.no_escape), "take the prompt as it is");
+  add("no-parse-special", po::bool_switch(&raw.no_parse_special),
+      "control tokens in the text are plain text");
   return options;
 }
 
 po::options_description RunOptions(Settings& s, Raw& raw) {
   po::options_description options("Generation");
-  options.add_options()("n-predict,n", po::value(&s.predict)->default_value(s.predict),
-                        "tokens to generate; -1: to the end of the text or the context")(
-      "temp", po::value(&s.temperature)->default_value(s.temperature), "0: greedy")(
-      "top-k", po::value(&s.top_k)->default_value(s.top_k), "0: off")(
-      "top-p", po::value(&s.top_p)->default_value(s.top_p), "1: off")(
-      "min-p", po::value(&s.min_p)->default_value(s.min_p), "0: off")(
-      "repeat-penalty", po::value(&s.repeat_penalty)->default_value(s.repeat_penalty), "1: off")(
-      "repeat-last-n", po::value(&s.repeat_last_n)->default_value(s.repeat_last_n),
-      "tokens that penalties look back on; -1: all")(
-      "presence-penalty", po::value(&s.presence_penalty)->default_value(0.0), "0: off")(
-      "frequency-penalty", po::value(&s.frequency_penalty)->default_value(0.0), "0: off")(
-      "seed,s", po::value(&raw.seed)->default_value(raw.seed), "-1: another every time")(
-      "ignore-eos", "go on after an end token")("save-logits", po::value(&s.save_logits),
-                                                "write the raw f32 logits of every sampled token");
+  auto add = options.add_options();
+  add("n-predict,n", po::value(&s.predict)->default_value(s.predict),
+      "tokens to generate; -1: to the end of the text or the context");
+  add("temp", po::value(&s.temperature)->default_value(s.temperature), "0: greedy");
+  add("top-k", po::value(&s.top_k)->default_value(s.top_k), "0: off");
+  add("top-p", po::value(&s.top_p)->default_value(s.top_p), "1: off");
+  add("min-p", po::value(&s.min_p)->default_value(s.min_p), "0: off");
+  add("repeat-penalty", po::value(&s.repeat_penalty)->default_value(s.repeat_penalty), "1: off");
+  add("repeat-last-n", po::value(&s.repeat_last_n)->default_value(s.repeat_last_n),
+      "tokens that penalties look back on; -1: all");
+  add("presence-penalty", po::value(&s.presence_penalty)->default_value(0.0), "0: off");
+  add("frequency-penalty", po::value(&s.frequency_penalty)->default_value(0.0), "0: off");
+  add("seed,s", po::value(&raw.seed)->default_value(raw.seed), "-1: another every time");
+  add("ignore-eos", po::bool_switch(&s.ignore_eos), "go on after an end token");
+  add("save-logits", po::value(&s.save_logits), "write the raw f32 logits of every sampled token");
   return options;
 }
 
 po::options_description BenchOptions(Settings& s, Raw& raw) {
   po::options_description options("Benchmark");
-  options.add_options()("n-prompt,p", po::value(&raw.bench_prompt)->default_value("512"),
-                        "prefill lengths, a list")(
-      "n-gen,n", po::value(&raw.bench_generate)->default_value("128"), "decode lengths, a list")(
-      "repetitions,r", po::value(&s.repetitions)->default_value(s.repetitions), "of each test")(
-      "output,o", po::value(&s.output)->default_value(s.output), "md, csv or json")(
-      "json", "the same as -o json");
+  auto add = options.add_options();
+  add("n-prompt,p", po::value(&raw.bench_prompt)->default_value("512"), "prefill lengths, a list");
+  add("n-gen,n", po::value(&raw.bench_generate)->default_value("128"), "decode lengths, a list");
+  add("repetitions,r", po::value(&s.repetitions)->default_value(s.repetitions), "of each test");
+  add("output,o", po::value(&s.output)->default_value(s.output), "md, csv or json");
+  add("json", po::bool_switch(&s.json), "the same as -o json");
   return options;
 }
 
 po::options_description VerbOptions(Settings& s, Raw& raw) {
   po::options_description options;
+  auto add = options.add_options();
   if (s.verb == "run") {
     options.add(ModelOptions(s, raw)).add(PromptOptions(s, raw)).add(RunOptions(s, raw));
   } else if (s.verb == "bench") {
     options.add(ModelOptions(s, raw)).add(BenchOptions(s, raw));
-  } else if (s.verb == "inspect") {
-    options.add_options()("model,m", po::value(&s.model), "model file")("json", "machine-readable")(
-        "sha256", "checksum of the files too");
   } else {
-    options.add(PromptOptions(s, raw))
-        .add_options()("model,m", po::value(&s.model), "model file")(
-            "decode", po::value(&s.decode), "token ids to turn into text, e.g. \"504 2187\"")(
-            "json", "machine-readable");
+    add("model,m", po::value(&s.model), "model file");
+    add("json", po::bool_switch(&s.json), "machine-readable");
   }
-  options.add_options()("help,h", "this list");
+  if (s.verb == "inspect") add("sha256", po::bool_switch(&s.sha256), "checksum of the files too");
+  if (s.verb == "tokenize") {
+    add("decode", po::value(&s.decode), "token ids to turn into text, e.g. \"504 2187\"");
+    options.add(PromptOptions(s, raw));
+  }
+  add("help,h", "this list");
   return options;
 }
 
@@ -165,12 +168,10 @@ std::string Unescape(const std::string& text) {
   return out;
 }
 
-void TakePrompts(const po::variables_map& map, const Raw& raw, Settings& s) {
-  s.escape = map.count("no-escape") == 0;
-  s.parse_special = map.count("no-parse-special") == 0;
-  s.prompt_file = raw.prompt_file;
+void TakePrompts(const Raw& raw, Settings& s) {
+  s.parse_special = !raw.no_parse_special;
   for (const std::string& prompt : raw.prompt) {
-    s.prompts.push_back(s.escape ? Unescape(prompt) : prompt);
+    s.prompts.push_back(raw.no_escape ? prompt : Unescape(prompt));
   }
 }
 
@@ -218,6 +219,9 @@ Status CheckRunOptions(const Raw& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--top-p", s.top_p, 0, 1));
   TRINE_RETURN_IF_ERROR(InRange("--min-p", s.min_p, 0, 1));
   TRINE_RETURN_IF_ERROR(InRange("--repeat-penalty", s.repeat_penalty, 1e-3, 100));
+  TRINE_RETURN_IF_ERROR(InRange("--repeat-last-n", s.repeat_last_n, -1, 1 << 24));
+  TRINE_RETURN_IF_ERROR(InRange("--presence-penalty", s.presence_penalty, -100, 100));
+  TRINE_RETURN_IF_ERROR(InRange("--frequency-penalty", s.frequency_penalty, -100, 100));
   s.seed = raw.seed < 0 ? std::random_device{}() : static_cast<uint64_t>(raw.seed);
   if (s.prompts.empty() && s.prompt_file.empty())
     return Usage("run needs a prompt: -p TEXT or -f FILE");
@@ -227,18 +231,21 @@ Status CheckRunOptions(const Raw& raw, Settings& s) {
 Status CheckBenchOptions(const Raw& raw, bool json, Settings& s) {
   TRINE_ASSIGN(s.bench_prompt, ParseList<int64_t>("-p", raw.bench_prompt));
   TRINE_ASSIGN(s.bench_generate, ParseList<int64_t>("-n", raw.bench_generate));
+  for (const auto* lengths : {&s.bench_prompt, &s.bench_generate}) {
+    for (const int64_t length : *lengths) {
+      TRINE_RETURN_IF_ERROR(InRange(lengths == &s.bench_prompt ? "-p" : "-n",
+                                    static_cast<double>(length), 0, 1 << 24));
+    }
+  }
   TRINE_RETURN_IF_ERROR(InRange("--repetitions", s.repetitions, 1, 1000));
   if (json) s.output = "json";
   return OneOf("--output", s.output, {"md", "csv", "json"});
 }
 
-Status Check(const po::variables_map& map, const Raw& raw, Settings& s) {
+Status Check(const Raw& raw, Settings& s) {
   if (s.model.empty()) return Usage(s.verb + " needs a model: -m MODEL.gguf");
-  s.json = map.count("json") != 0;
-  s.sha256 = map.count("sha256") != 0;
-  s.ignore_eos = map.count("ignore-eos") != 0;
   if (s.verb == "run" || s.verb == "bench") TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
-  if (s.verb == "run" || s.verb == "tokenize") TakePrompts(map, raw, s);
+  if (s.verb == "run" || s.verb == "tokenize") TakePrompts(raw, s);
   if (s.verb == "run") return CheckRunOptions(raw, s);
   if (s.verb == "bench") return CheckBenchOptions(raw, s.json, s);
   if (s.verb == "tokenize" && s.prompts.empty() && s.prompt_file.empty() && s.decode.empty()) {
@@ -280,14 +287,15 @@ Status Parse(const std::vector<std::string>& arguments, Settings& s) {
   if (map.count("config") != 0) {
     const auto path = map["config"].as<std::string>();
     std::ifstream file(path);
-    if (std::filesystem::is_directory(path)) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
       return BadInput("--config " + path + " is a directory; give a file");
     }
     if (!file) return BadInput("--config " + path + ": cannot open it");
     po::store(po::parse_config_file(file, options), map);
   }
   po::notify(map);
-  return Check(map, raw, s);
+  return Check(raw, s);
 }
 
 }  // namespace

@@ -1,13 +1,16 @@
 // trine: parse the command line, learn which rank this is, run the verb.
 // Read on with src/commands/run.cc, src/engine/session.cc (start-up) and src/engine/rank_loop.cc.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 
 #include "comm/mpi.h"
 #include "launcher/cli.h"
 #include "launcher/self_launch.h"
+#include "launcher/settings_wire.h"
 #include "src/commands/commands.h"
 
 namespace trine {
@@ -46,6 +49,18 @@ Status RunVerb(const Settings& settings, Ranks ranks) {
   return TokenizeCommand(settings);
 }
 
+// What a library throws ends the whole job: other ranks may be waiting for this one.
+Status RunGuarded(const Settings& settings, Ranks ranks) {
+  try {
+    return RunVerb(settings, ranks);
+  } catch (const std::bad_alloc&) {
+    ranks.comm.Abort("out of memory");
+  } catch (const std::exception& failure) {
+    ranks.comm.Abort(failure.what());
+  }
+  std::abort();  // gcc forgets noreturn on virtual functions
+}
+
 Result<std::unique_ptr<Communicator>> MakeCommunicator(const MpiJob& job,
                                                        const Settings& settings) {
   if (settings.comm == "mpi") return job.MakeMpiCommunicator();
@@ -78,9 +93,12 @@ int RunRank(int argc, char** argv, const Result<Settings>& settings) {
   const std::unique_ptr<ControlChannel> control = job.MakeControl();
   const Status agreed = control->Agree(CheckJob(argc, argv, settings, *control));
   if (!agreed.ok()) return Report(agreed, world);
-  Result<std::unique_ptr<Communicator>> comm = MakeCommunicator(job, *settings);
+  Bytes message = EncodeSettings(*settings);
+  control->Broadcast(message, /*root=*/0);
+  const Settings shared = DecodeSettings(message);
+  Result<std::unique_ptr<Communicator>> comm = MakeCommunicator(job, shared);
   if (!comm.ok()) return Report(comm.status(), world);
-  return Report(RunVerb(*settings, {world, *control, **comm}), world);
+  return Report(RunGuarded(shared, {world, *control, **comm}), world);
 }
 
 int Main(int argc, char** argv) {
@@ -92,7 +110,7 @@ int Main(int argc, char** argv) {
   if (settings->np > 1) return Report(SelfLaunch(settings->np, argv), world);
   const std::unique_ptr<ControlChannel> control = MakeSelfControl();
   const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
-  return Report(RunVerb(*settings, {world, *control, *comm}), world);
+  return Report(RunGuarded(*settings, {world, *control, *comm}), world);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ void PrepareEnvironment() {
   SetDefault("OMPI_MCA_hwloc_base_binding_policy", "none");  // threads need all cores
   SetDefault("PRTE_MCA_hwloc_default_binding_policy", "none");
   SetDefault("OMPI_MCA_orte_execute_quiet", "1");  // our own error line says it
+  if (isatty(STDERR_FILENO) != 0) SetDefault("TRINE_ON_TERMINAL", "1");  // for the progress bar
   if (geteuid() != 0) return;
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
                            "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
@@ -41,7 +42,14 @@ Status SelfLaunch(int ranks, char** argv) {
     std::free(path);
   }
   std::vector<char*> command = {mpirun.data(), flag.data(), count.data(), self.data()};
-  for (char** argument = argv + 1; *argument != nullptr; ++argument) command.push_back(*argument);
+  for (char** argument = argv + 1; *argument != nullptr; ++argument) {
+    if (std::strcmp(*argument, ":") == 0) {
+      return BadInput(
+          "a lone ':' parts mpirun's programs; write it behind its option, as in "
+          "--prompt=:");
+    }
+    command.push_back(*argument);
+  }
   command.push_back(nullptr);
   execvp(mpirun.c_str(), command.data());
   return BadInput("--np " + count + ": cannot start mpirun: " + std::strerror(errno) +

@@ -235,6 +235,17 @@ class RankErrors(ErrorCase):
         self.check(self.unlike("-f", absent), "rank 1: its command line is not that of rank 0; start "
                    "all ranks with the same one", FAILURE)
 
+    def test_EnvironmentOfOneRank_DoesNotMatter(self):
+        mine = [cli.TRINE, "run", "-m", F32_MODEL, "-n", "8", "--temp", "0", "-p", "x"]
+        both = cli.execute([*cli.MPIRUN, "-np", 2, *mine])
+        self.assertEqual(both.code, 0, both.err)
+        for variable in ("TRINE_SPLIT=1,4", "TRINE_CTX_SIZE=9", "TRINE_COMM=mpi",
+                         "TRINE_COMPUTE=f32"):
+            with self.subTest(variable):
+                one = cli.execute([*cli.MPIRUN, "-np", 1, *mine, ":", "-np", 1, "-x", variable,
+                                   *mine])
+                self.assertEqual((one.code, one.out), (0, both.out), one.err)
+
     def test_OptionsThatDiffer_EndAll(self):
         outcome = self.unlike("-p", "x", "--no-such-option")
         self.check(outcome, "rank 1: unrecognised option '--no-such-option' (trine run --help)",
@@ -353,6 +364,52 @@ class OutputErrors(ErrorCase):
         logits = self.path("full-context")
         cli.trine("run", "-m", F32_MODEL, "-p", "x", "-c", "2", "-n", "5", "--save-logits", logits)
         self.assertEqual([name for name in os.listdir(self.folder) if "full-context" in name], [])
+
+
+class Corners(ErrorCase):
+    def test_SplitPartUnderAShortName_IsRefused(self):
+        for part, words in (("1", "'split.count' is 3"), ("2", "is part 2 of a split model")):
+            path = self.path("m.gguf")
+            shutil.copy(TINY / f"llama_split-0000{part}-of-00003.gguf", path)
+            outcome = cli.trine("inspect", path)
+            self.assertEqual((outcome.code, len(outcome.errors)), (FAILURE, 1))
+            self.assertIn(words, outcome.errors[0])
+            self.assertIn("-00001-of-00003.gguf", outcome.errors[0])
+
+    def test_NameTooLong_IsRefused(self):
+        long = "x" * 300
+        self.check(cli.trine("run", "-m", F32_MODEL, "-f", long),
+                   f"--file {long}: cannot open it", FAILURE)
+        self.check(cli.trine("run", "-m", F32_MODEL, "-p", "x", "--config", long),
+                   f"--config {long}: cannot open it", FAILURE)
+
+    def test_LoneColon_IsRefusedBeforeMpirun(self):
+        self.check(cli.trine("run", "-m", F32_MODEL, "-p", ":", np=2), "a lone ':' parts mpirun's "
+                   "programs; write it behind its option, as in --prompt=:", FAILURE)
+
+    def test_BenchOfBillions_IsRefused(self):
+        self.check(cli.trine("bench", "-m", F32_MODEL, "-n", 4294967297),
+                   "-n is 4294967297; 0 to 16777216 is possible", USAGE)
+
+    def test_PenaltyThatIsNoNumber_IsRefused(self):
+        outcome = cli.trine("run", "-m", F32_MODEL, "-p", "x", "--presence-penalty", "nan")
+        self.assertEqual((outcome.code, len(outcome.errors)), (USAGE, 1))
+
+    def test_TinyTemperature_IsGreedy(self):
+        texts = {cli.trine("run", "-m", F32_MODEL, "-p", "x", "-n", 8, "--top-k", 0, "--top-p", 1,
+                           "--min-p", 0, "--temp", t).out for t in ("0", "1e-30", "1e-39")}
+        self.assertEqual(len(texts), 1)
+
+    def test_FlagSetToZeroInTheEnvironment_IsOff(self):
+        outcome = cli.trine("inspect", F32_MODEL, extra={"TRINE_JSON": "0"})
+        self.assertTrue(outcome.out.startswith(b"architecture"), outcome.out)
+
+    def test_ControlCharactersOfAFile_AreEscaped(self):
+        path = self.path("lines.gguf")
+        with open(path, "wb") as file:
+            file.write(b"\n\n\n\n" + bytes(100))
+        self.check(cli.trine("inspect", path), f"{path}: not a GGUF file: it starts with "
+                   "'\\x0a\\x0a\\x0a\\x0a' instead of 'GGUF'", FAILURE)
 
 
 if __name__ == "__main__":

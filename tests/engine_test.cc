@@ -27,7 +27,8 @@ TEST(StepCommand, RoundTrip_KeepsEverything) {
   command.gather_logits = true;
   Bytes message;
   Encode(command, message);
-  const StepCommand copy = Decode(message);
+  StepCommand copy;
+  Decode(message, copy);
   EXPECT_EQ(copy.tokens, command.tokens);
   EXPECT_EQ(copy.new_pages, command.new_pages);
   ASSERT_EQ(copy.sequences.size(), 2u);
@@ -38,7 +39,8 @@ TEST(StepCommand, RoundTrip_KeepsEverything) {
   EXPECT_TRUE(copy.gather_logits);
   EXPECT_FALSE(copy.stop());
   Encode(StepCommand{}, message);
-  EXPECT_TRUE(Decode(message).stop());
+  Decode(message, copy);
+  EXPECT_TRUE(copy.stop());
 }
 
 // ---- scheduler

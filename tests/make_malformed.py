@@ -354,8 +354,8 @@ def metadata_defects(cases):
                         " expected")
     for name in ("llama.block_count", "llama.embedding_length", "llama.attention.head_count",
                  "llama.attention.head_count_kv", "llama.feed_forward_length"):
-        cases.model(f"zero-{name}", value(name, u32(0)), f": metadata key '{name}' is 0; at least "
-                    "1 expected")
+        cases.model(f"zero-{name}", value(name, u32(0)), f": metadata key '{name}' is 0; 1 to "
+                    "2147483647 expected")
     for arch in ("lamma", "clip", "dspark"):
         cases.model(f"arch-{arch}", value("general.architecture", text(arch), STRING),
                     f": architecture '{arch}' is not supported; supported are llama, qwen2, qwen3")
@@ -370,8 +370,21 @@ def metadata_defects(cases):
                 ": 'llama.expert_count' is 8; mixture-of-experts models are not supported")
     cases.model("layers", value("llama.block_count", u32(2)), ": tensor 'blk.1.ffn_down.weight' "
                 "is missing; the file is incomplete, get it again")
-    cases.model("hidden", value("llama.embedding_length", u32(64)), ": tensor 'token_embd.weight' "
-                "has shape [32, 40]; the model's metadata asks for [64, 40]")
+    cases.model("hidden", value("llama.embedding_length", u32(64)), ": tensor 'blk.0.attn_output."
+                "weight' has shape [32, 32]; the model's metadata asks for [64, 64]")
+    cases.model("ffn-huge", value("llama.feed_forward_length", u32(200000000)), ": tensor 'blk.0."
+                "ffn_down.weight' has shape [128, 32]; the model's metadata asks for "
+                "[200000000, 32]")
+    cases.model("layers-huge", value("llama.block_count", u32(1 << 31)), ": metadata key 'llama."
+                "block_count' is 2147483648; 1 to 2147483647 expected")
+    cases.model("layers-many", value("llama.block_count", u32(1 << 30)), ": 'llama.block_count' is "
+                "1073741824, but there are only 11 tensors")
+    cases.model("eps", value("llama.attention.layer_norm_rms_epsilon", struct.pack("<f", -1), F32),
+                ": 'llama.attention.layer_norm_rms_epsilon' is -1.000000; a small positive number "
+                "expected")
+    cases.model("all-unused", value("tokenizer.ggml.token_type", array(I32, [struct.pack("<i", 5)]
+                * VOCAB), ARRAY), ": every token of 'tokenizer.ggml.token_type' is unused (5); the "
+                "file is damaged, get it again")
 
 
 def main(folder):

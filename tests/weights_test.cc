@@ -49,8 +49,9 @@ TEST(PartitionUnits, RandomWeights_AsGoodAsAnyCut) {
     const int64_t units = 1 + random() % 12;
     std::vector<double> weights;
     for (int i = 0; i < 3; ++i) weights.push_back(1 + static_cast<int>(random() % 3));
+    std::vector<double> load(3, 0.0);
     const auto cost = [](Interval part) { return static_cast<double>(part.size()); };
-    const auto parts = PartitionUnits(units, weights, cost);
+    const auto parts = PartitionUnits(units, weights, load, /*may_be_empty=*/false, cost);
     EXPECT_EQ(parts[0].begin, 0);
     EXPECT_EQ(parts[0].end, parts[1].begin);
     EXPECT_EQ(parts[1].end, parts[2].begin);

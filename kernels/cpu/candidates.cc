@@ -29,8 +29,8 @@ void SelectCandidates(std::span<float> logits, int32_t first_id, const uint8_t* 
     const int32_t id = first_id + static_cast<int32_t>(i);
     Candidate candidate{id, logits[i], logits[i]};
     if (spec.perturb) {
-      candidate.key = static_cast<float>(static_cast<double>(logits[i]) / spec.temperature +
-                                         GumbelNoise(spec.seed, spec.position, id));
+      candidate.key = static_cast<double>(logits[i]) / spec.temperature +
+                      GumbelNoise(spec.seed, spec.position, id);
     }
     if (size < heap.size()) {
       heap[size++] = candidate;

@@ -93,6 +93,5 @@ inline constexpr int64_t KvElementBytes(KvType type) {
 inline constexpr int64_t KvHeadElements(int64_t head_dim) {
   return kPageTokens * (head_dim + KvRowElements(head_dim));
 }
-inline constexpr int64_t kMaxHeadDim = 512;
 
 }  // namespace trine::cpu

@@ -78,15 +78,6 @@ bool PackCodedRow(const Panels& w, const std::byte* row, int64_t skip, int64_t r
 // ---- any stored row to f32
 
 template <typename F>
-void DecodePlain(const std::byte* row, int64_t skip, int64_t cols, float* out) {
-  for (int64_t k = 0; k < cols; ++k) {
-    typename F::Element element;
-    std::memcpy(&element, row + (skip + k) * static_cast<int64_t>(sizeof element), sizeof element);
-    out[k] = F::Decode(element);
-  }
-}
-
-template <typename F>
 void DecodeBlocks(const std::byte* row, int64_t skip, int64_t cols, float* out) {
   constexpr int64_t kBlock = Info(F::kType).block_elems;
   const auto* blocks = reinterpret_cast<const typename F::Block*>(row);
@@ -103,9 +94,8 @@ void DecodeBlocks(const std::byte* row, int64_t skip, int64_t cols, float* out) 
 }
 
 void DecodeRow(DType type, const std::byte* row, int64_t skip, int64_t cols, float* out) {
-  const bool plain = formats::VisitFormat<formats::PlainFormats>(
-      type, [&](auto f) { DecodePlain<decltype(f)>(row, skip, cols, out); });
-  if (plain) return;
+  const int64_t begin = skip * Info(type).block_bytes;
+  if (formats::DecodePlain(type, row + begin, cols, out)) return;
   formats::VisitFormat<formats::BlockFormats>(
       type, [&](auto f) { DecodeBlocks<decltype(f)>(row, skip, cols, out); });
 }
@@ -148,22 +138,6 @@ void PlanCoded(const WeightDesc& desc, Panels& w) {
 }
 
 }  // namespace
-
-const char* CpuWeight::kernel() const {
-  switch (panels_.kind) {
-    case PanelKind::kF32:
-      return "f32 x f32";
-    case PanelKind::kF16:
-      return "f32 x f16";
-    case PanelKind::kBF16:
-      return "f32 x bf16";
-    case PanelKind::kNibble:
-      return "int16 x 4 bit";
-    case PanelKind::kByte:
-      return "int16 x 8 bit";
-  }
-  return "";
-}
 
 Panels PlanPanels(const WeightDesc& desc, Compute compute) {
   Panels w;

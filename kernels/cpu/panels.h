@@ -14,8 +14,6 @@ class CpuWeight final : public Weight {
 
   const Panels& panels() const { return panels_; }
   int64_t panel_count() const { return (panels_.rows + 15) / 16; }
-  int64_t bytes() const override { return memory_.bytes(); }
-  const char* kernel() const override;
 
  private:
   Panels panels_;

@@ -75,9 +75,6 @@ static inline void SplitBytes(I32x16 a, int8_t* high, int8_t* low) {
 static inline I32x16 AddShifted(I32x16 low, I32x16 high) {
   return {_mm512_add_epi32(low.v, _mm512_slli_epi32(high.v, 8))};
 }
-static inline void StoreF16(uint16_t* p, F32x16 a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, 0));
-}
 
 // Sixteen rows of four codes, unsigned nibbles: the low ones and the high ones of 64 bytes.
 struct Codes {
@@ -206,10 +203,6 @@ static inline void SplitBytes(I32x16 a, int8_t* high, int8_t* low) {
 static inline I32x16 AddShifted(I32x16 low, I32x16 high) {
   return {_mm256_add_epi32(low.lo, _mm256_slli_epi32(high.lo, 8)),
           _mm256_add_epi32(low.hi, _mm256_slli_epi32(high.hi, 8))};
-}
-static inline void StoreF16(uint16_t* p, F32x16 a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, 0));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, 0));
 }
 
 struct Codes {
@@ -364,9 +357,6 @@ static inline void SplitBytes(I32x16 a, int8_t* high, int8_t* low) {
 // low + 256 high
 static inline I32x16 AddShifted(I32x16 low, I32x16 high) {
   return IntLanes([&](int i) { return low.v[i] + high.v[i] * 256; });
-}
-static inline void StoreF16(uint16_t* p, F32x16 a) {
-  for (int i = 0; i < 16; ++i) p[i] = FloatToF16(a.v[i]);
 }
 
 struct Codes {

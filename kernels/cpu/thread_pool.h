@@ -24,7 +24,7 @@ class ThreadPool {
   // `grain` long if possible; returns when all are done. One caller at a time; body must not throw.
   template <typename Body>
   void ForRange(int64_t n, int64_t grain, const Body& body) {
-    const int64_t parts = std::min<int64_t>(threads(), (n + grain - 1) / grain);
+    const int64_t parts = std::min<int64_t>(threads(), n / grain);
     if (parts <= 1) {
       if (n > 0) body(int64_t{0}, n);
       return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "src/commands/commands.h"
 #include "src/core/cores.h"
@@ -42,9 +43,7 @@ void Describe(const Session& session, const Ranks& ranks) {
                static_cast<int>(ranks.comm.name().size()), ranks.comm.name().data());
   for (size_t rank = 0; rank < session.plan().shares.size(); ++rank) {
     const RankShare& share = session.plan().shares[rank];
-    int64_t bytes = 0;
-    for (const Claim& claim : session.plan().claims[rank])
-      bytes += claim.streamed ? 0 : claim.bytes;
+    const int64_t bytes = LoadedBytes(session.plan().claims[rank]);
     std::fprintf(
         stderr,
         "  rank %zu: %lld query heads, %lld KV heads, %lld FFN channels, "
@@ -67,7 +66,9 @@ Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ran
   if (first && !warning.empty()) std::fprintf(stderr, "trine: warning: %s\n", warning.c_str());
 
   std::function<void(int64_t, int64_t)> progress;
-  if (first && isatty(STDERR_FILENO) != 0) progress = DrawProgress;
+  // mpirun puts a pipe before the terminal that trine --np was started from.
+  const bool terminal = isatty(STDERR_FILENO) != 0 || std::getenv("TRINE_ON_TERMINAL") != nullptr;
+  if (first && terminal) progress = DrawProgress;
   TRINE_ASSIGN(
       std::unique_ptr<Session> session,
       Session::Open(ToOptions(settings, threads, sequences), ranks.control, ranks.comm, progress));

@@ -16,7 +16,8 @@ Result<std::vector<std::string>> ReadPrompts(const Settings& settings) {
     text << std::cin.rdbuf();
   } else {
     std::ifstream file(path, std::ios::binary);
-    if (std::filesystem::is_directory(path)) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
       return BadInput("--file " + path + " is a directory; give a file");
     }
     if (!file) return BadInput("--file " + path + ": cannot open it");

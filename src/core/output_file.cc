@@ -10,8 +10,9 @@
 namespace trine {
 
 Result<OutputFile> OutputFile::Create(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::path real = std::filesystem::weakly_canonical(path, ignored);
+  std::error_code error, ignored;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
+  if (error) return BadInput(path + ": cannot create: " + error.message());
   if (std::filesystem::exists(real, ignored) && !std::filesystem::is_regular_file(real, ignored)) {
     return BadInput(path + " exists and is not a regular file; name another");
   }

@@ -27,7 +27,6 @@ struct Settings {
   std::vector<std::string> prompts;
   std::string prompt_file;  // one more prompt; "-": standard input
   bool parse_special = true;
-  bool escape = true;  // \n and the like in -p
 
   // run
   int32_t predict = -1;  // tokens; -1: to the end of the text or the context

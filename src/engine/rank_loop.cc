@@ -76,11 +76,11 @@ void RankExecutor::NoteFaults(const StepCommand& command) {
 
 void RankExecutor::GatherLogits(F32View logits) {
   const int64_t vocab = model_.config().vocab;
-  std::vector<int64_t> counts;
-  for (const Interval& shard : vocab_shards_) counts.push_back(logits.rows * shard.size());
+  counts_.clear();
+  for (const Interval& shard : vocab_shards_) counts_.push_back(logits.rows * shard.size());
   all_logits_.resize(static_cast<size_t>(logits.rows * vocab));
   logit_matrix_.resize(all_logits_.size());
-  context_.comm.AllGather(logits.data, all_logits_.data(), counts, Element::kFloat32);
+  context_.comm.AllGather(logits.data, all_logits_.data(), counts_, Element::kFloat32);
   const float* from = all_logits_.data();
   for (const Interval& shard : vocab_shards_) {
     for (int64_t r = 0; r < logits.rows; ++r, from += shard.size()) {
@@ -97,7 +97,8 @@ int32_t RankExecutor::CountOn(size_t rank, const LogitRow& row) const {
 // Every rank sends its best few of each row; rank 0 merges them.
 void RankExecutor::GatherCandidates(const StepCommand& command, F32View logits) {
   const auto me = static_cast<size_t>(context_.comm.world().rank);
-  std::vector<int64_t> counts(vocab_shards_.size(), 0);
+  std::vector<int64_t>& counts = counts_;
+  counts.assign(vocab_shards_.size(), 0);
   specs_.clear();
   const TokenCount* window = command.windows.data();
   for (const LogitRow& row : command.rows) {
@@ -120,7 +121,8 @@ void RankExecutor::GatherCandidates(const StepCommand& command, F32View logits) 
   if (me != 0) return;
 
   // all_ is [rank][row][count]; each row's candidates are collected, sorted and cut.
-  std::vector<const Candidate*> next;
+  std::vector<const Candidate*>& next = next_;
+  next.clear();
   for (int64_t at = 0; const int64_t count : counts) {
     next.push_back(all_.data() + at);
     at += count / static_cast<int64_t>(sizeof(Candidate));
@@ -144,17 +146,17 @@ void RankExecutor::GatherCandidates(const StepCommand& command, F32View logits) 
 
 void RunWorker(ControlChannel& control, RankExecutor& executor) {
   Bytes message;
+  StepCommand command;
   for (;;) {
     control.Broadcast(message, /*root=*/0);
-    const StepCommand command = Decode(message);
+    Decode(message, command);
     if (command.stop()) return;
     executor.Execute(command);
   }
 }
 
 const StepResult& BroadcastAndExecute(ControlChannel& control, RankExecutor& executor,
-                                      const StepCommand& command) {
-  Bytes message;
+                                      const StepCommand& command, Bytes& message) {
   Encode(command, message);
   control.Broadcast(message, /*root=*/0);
   return executor.Execute(command);

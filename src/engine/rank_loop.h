@@ -42,8 +42,6 @@ class RankExecutor {
   // transport (a sum that cannot be right) ends the job.
   const StepResult& Execute(const StepCommand& command);
 
-  int64_t kv_bytes() const { return cache_.bytes(); }
-
  private:
   struct Slot {
     std::vector<int32_t> pages;
@@ -66,6 +64,8 @@ class RankExecutor {
   std::vector<Slot> slots_;
   std::vector<int32_t> positions_, sequences_, page_indptr_, pages_, logit_rows_, row_faults_;
   std::vector<CandidateSpec> specs_;
+  std::vector<int64_t> counts_;         // by rank, for the gathers
+  std::vector<const Candidate*> next_;  // by rank, while merging
   std::vector<Candidate> mine_, all_, merged_;
   std::vector<float> all_logits_, logit_matrix_;
   StepResult result_;
@@ -74,9 +74,10 @@ class RankExecutor {
 // The life of a rank other than 0: execute what rank 0 broadcasts until it says stop.
 void RunWorker(ControlChannel& control, RankExecutor& executor);
 
-// Rank 0's side of a step, and of the end.
+// Rank 0's side of a step, and of the end. `message` is scratch, kept so that a step allocates
+// nothing.
 const StepResult& BroadcastAndExecute(ControlChannel& control, RankExecutor& executor,
-                                      const StepCommand& command);
+                                      const StepCommand& command, Bytes& message);
 void BroadcastStop(ControlChannel& control);
 
 }  // namespace trine

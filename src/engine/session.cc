@@ -9,6 +9,7 @@ Result<std::unique_ptr<Session>> Session::Open(
     const std::function<void(int64_t done, int64_t total)>& progress) {
   std::unique_ptr<Session> session(new Session(control, comm));
   TRINE_RETURN_IF_ERROR(control.Agree(session->ReadHeaders(options)));
+  TRINE_RETURN_IF_ERROR(control.Agree(session->CheckSameFile()));
   TRINE_RETURN_IF_ERROR(control.Agree(session->Load(options, progress)));
   session->MakeExecutor();
   return session;
@@ -25,6 +26,7 @@ Status Session::ReadHeaders(const SessionOptions& options) {
                     " tokens, token_embd.weight " + std::to_string(plan_.config.vocab) +
                     " rows; the file is damaged, get it again");
   }
+  TRINE_RETURN_IF_ERROR(ListDrawable());
   const int64_t made_for = plan_.config.context;
   limits_.context = options.context == 0 ? made_for : std::min(options.context, made_for);
   limits_.made_for = made_for;
@@ -37,6 +39,37 @@ Status Session::ReadHeaders(const SessionOptions& options) {
   return {};
 }
 
+// Which ids may be sampled: not the padding of the vocabulary.
+Status Session::ListDrawable() {
+  drawable_.assign(static_cast<size_t>(plan_.config.vocab), 0);
+  int64_t count = 0;
+  for (int64_t id = 0; id < tokenizer_->size(); ++id) {
+    const bool drawn = tokenizer_->Type(static_cast<int32_t>(id)) != TokenType::kUnused;
+    drawable_[static_cast<size_t>(id)] = drawn ? 1 : 0;
+    count += drawn ? 1 : 0;
+  }
+  if (count > 0) return {};
+  return BadInput(store_->files()[0].path() +
+                  ": every token of 'tokenizer.ggml.token_type' is "
+                  "unused (5); the file is damaged, get it again");
+}
+
+// Hosts may hold different files under one path.
+Status Session::CheckSameFile() {
+  std::string table;
+  for (const File& file : store_->files()) table += std::to_string(file.size()) + '\n';
+  for (const TensorInfo& tensor : store_->tensors()) {
+    table += tensor.name + ' ' + Info(tensor.type).name + ShapeText(tensor.shape) + ' ' +
+             std::to_string(tensor.offset) + '\n';
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(table.data());
+  const std::vector<Bytes> all = control_.AllGather(Bytes(bytes, bytes + table.size()));
+  if (all[static_cast<size_t>(comm_.world().rank)] == all[0]) return {};
+  return BadInput(store_->files()[0].path() +
+                  " has other tensors than on rank 0; give every host "
+                  "the same file");
+}
+
 Status Session::Load(const SessionOptions& options,
                      const std::function<void(int64_t done, int64_t total)>& progress) {
   std::string error;
@@ -44,10 +77,8 @@ Status Session::Load(const SessionOptions& options,
   if (backend_ == nullptr) return BadInput(error);
   const StepLimits step{limits_.step_tokens, std::max(options.logit_rows, limits_.sequences)};
   context_ = std::make_unique<RankContext>(RankContext{*backend_, comm_, step, options.kv_type});
-  int64_t total = 0, done = 0;
-  for (const Claim& claim : plan_.claims[static_cast<size_t>(comm_.world().rank)]) {
-    total += claim.streamed ? 0 : claim.bytes;
-  }
+  const int64_t total = LoadedBytes(plan_.claims[static_cast<size_t>(comm_.world().rank)]);
+  int64_t done = 0;
   TRINE_ASSIGN(model_, LoadModel(*store_, plan_, *context_, [&](int64_t bytes) {
                  done += bytes;
                  if (progress) progress(done, total);
@@ -58,13 +89,8 @@ Status Session::Load(const SessionOptions& options,
 void Session::MakeExecutor() {
   std::vector<Interval> vocab_shards;
   for (const RankShare& share : plan_.shares) vocab_shards.push_back(share.vocab);
-  std::vector<uint8_t> allowed(static_cast<size_t>(plan_.config.vocab), 0);
-  for (int64_t id = 0; id < tokenizer_->size(); ++id) {
-    allowed[static_cast<size_t>(id)] =
-        tokenizer_->Type(static_cast<int32_t>(id)) != TokenType::kUnused;
-  }
   executor_ = std::make_unique<RankExecutor>(
-      *model_, *context_, std::move(vocab_shards), allowed,
+      *model_, *context_, std::move(vocab_shards), drawable_,
       ExecutorLimits{context_->limits, limits_.sequences, limits_.pages});
 }
 

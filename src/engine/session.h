@@ -45,7 +45,6 @@ class Session {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Backend& backend() const { return *backend_; }
   int64_t context() const { return limits_.context; }
-  int64_t kv_bytes() const { return executor_->kv_bytes(); }
   const SchedulerLimits& scheduler_limits() const { return limits_; }
 
   // Ranks other than 0: serve steps until rank 0's Stop.
@@ -53,7 +52,7 @@ class Session {
 
   // Rank 0. One step on every rank; the result is valid until the next.
   const StepResult& Execute(const StepCommand& command) {
-    return BroadcastAndExecute(control_, *executor_, command);
+    return BroadcastAndExecute(control_, *executor_, command, message_);
   }
 
   // Rank 0. One step of a scheduler that is not idle: events in order, and the raw logits of the
@@ -65,6 +64,8 @@ class Session {
  private:
   Session(ControlChannel& control, Communicator& comm) : control_(control), comm_(comm) {}
   Status ReadHeaders(const SessionOptions& options);
+  Status ListDrawable();
+  Status CheckSameFile();
   Status Load(const SessionOptions& options,
               const std::function<void(int64_t done, int64_t total)>& progress);
   void MakeExecutor();
@@ -74,11 +75,13 @@ class Session {
   std::unique_ptr<WeightStore> store_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ModelPlan plan_;
+  std::vector<uint8_t> drawable_;  // [vocab]
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<RankContext> context_;
   std::unique_ptr<Model> model_;
   SchedulerLimits limits_;
   std::unique_ptr<RankExecutor> executor_;
+  Bytes message_;
 };
 
 }  // namespace trine

@@ -60,8 +60,7 @@ void Encode(const StepCommand& command, Bytes& message) {
   Put(&gather, 1, message);
 }
 
-StepCommand Decode(const Bytes& message) {
-  StepCommand command;
+void Decode(const Bytes& message, StepCommand& command) {
   Reader reader(message);
   reader.GetVector(command.sequences);
   reader.GetVector(command.tokens);
@@ -71,7 +70,6 @@ StepCommand Decode(const Bytes& message) {
   int64_t gather = 0;
   reader.Get(&gather, 1);
   command.gather_logits = gather != 0;
-  return command;
 }
 
 }  // namespace trine

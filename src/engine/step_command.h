@@ -38,6 +38,6 @@ struct StepCommand {
 };
 
 void Encode(const StepCommand& command, Bytes& message);
-StepCommand Decode(const Bytes& message);
+void Decode(const Bytes& message, StepCommand& command);
 
 }  // namespace trine

@@ -1,7 +1,9 @@
 #include "src/models/model.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
+
+#include "src/core/quote.h"
 
 namespace trine {
 namespace {
@@ -24,15 +26,37 @@ Result<ModelBuilder> FindArchitecture(const std::string& file, const std::string
     if (name == architecture.name) return architecture.build;
     known += (known.empty() ? "" : ", ") + std::string(architecture.name);
   }
-  return BadInput(file + ": architecture '" + name + "' is not supported; supported are " + known);
+  return BadInput(file + ": architecture " + Quote(name) + " is not supported; supported are " +
+                  known);
 }
 
 Result<int64_t> Positive(const std::string& key, Result<int64_t> value) {
-  if (value.ok() && (*value < 1 || *value > (int64_t{1} << 31))) {
-    return BadInput("metadata key '" + key + "' is " + std::to_string(*value) +
-                    "; at least 1 expected");
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (value.ok() && (*value < 1 || *value > kMost)) {
+    return BadInput("metadata key '" + key + "' is " + std::to_string(*value) + "; 1 to " +
+                    std::to_string(kMost) + " expected");
   }
   return value;
+}
+
+// The dimensions against the first layer's tensors, before any arithmetic is done with them.
+Status CheckShape(const WeightStore& store, const std::string& name, int64_t cols, int64_t rows) {
+  TRINE_ASSIGN(const TensorInfo* tensor, store.Require(name));
+  const std::vector<int64_t> shape = {cols, rows};
+  if (tensor->shape == shape) return {};
+  return BadInput("tensor '" + name + "' has shape " + ShapeText(tensor->shape) +
+                  "; the model's metadata asks for " + ShapeText(shape));
+}
+
+Status CheckDimensions(const WeightStore& store, const ModelConfig& config) {
+  if (config.layers > std::ssize(store.tensors())) {
+    return BadInput("'" + config.architecture + ".block_count' is " +
+                    std::to_string(config.layers) + ", but there are only " +
+                    std::to_string(store.tensors().size()) + " tensors");
+  }
+  TRINE_RETURN_IF_ERROR(CheckShape(store, "blk.0.attn_output.weight",
+                                   config.q_heads * config.head_dim, config.hidden));
+  return CheckShape(store, "blk.0.ffn_down.weight", config.ffn, config.hidden);
 }
 
 Result<ModelConfig> ReadConfig(const WeightStore& store) {
@@ -57,6 +81,10 @@ Result<ModelConfig> ReadConfig(const WeightStore& store) {
   TRINE_ASSIGN(config.context, required("context_length"));
   TRINE_ASSIGN(const double eps, meta.Float(arch + "attention.layer_norm_rms_epsilon"));
   config.norm_eps = static_cast<float>(eps);
+  if (!(eps >= 0 && eps < 1)) {
+    return BadInput("'" + arch + "attention.layer_norm_rms_epsilon' is " + std::to_string(eps) +
+                    "; a small positive number expected");
+  }
   TRINE_ASSIGN(const int64_t value_length, optional("attention.value_length", config.head_dim));
   if (value_length != config.head_dim) {
     return BadInput("'" + arch + "attention.value_length' is " + std::to_string(value_length) +
@@ -66,9 +94,10 @@ Result<ModelConfig> ReadConfig(const WeightStore& store) {
     return BadInput("'" + arch + "attention.head_count' " + std::to_string(config.q_heads) +
                     " is not a multiple of head_count_kv " + std::to_string(config.kv_heads));
   }
-  if (config.head_dim % 2 != 0 || config.head_dim > 512) {
+  if (config.head_dim % 2 != 0 || config.head_dim > kMaxHeadDim) {
     return BadInput("head dimension " + std::to_string(config.head_dim) +
-                    " is not supported; even numbers up to 512 are");
+                    " is not supported; even numbers up to " + std::to_string(kMaxHeadDim) +
+                    " are");
   }
   if (meta.Find(arch + "expert_count") != nullptr) {
     TRINE_ASSIGN(const int64_t experts, meta.Int(arch + "expert_count"));
@@ -106,8 +135,10 @@ Result<ModelPlan> MakePlan(const WeightStore& store, int ranks,
   TRINE_ASSIGN(const ModelBuilder build, FindArchitecture(store.files()[0].path(), name));
   ModelPlan plan;
   TRINE_ASSIGN(plan.config, ReadConfig(store));
+  TRINE_RETURN_IF_ERROR(CheckDimensions(store, plan.config));
   const ModelConfig& config = plan.config;
-  ShardDims dims{config.q_heads, config.kv_heads, config.ffn, 0, config.vocab};
+  ShardDims dims{config.q_heads, config.kv_heads, config.ffn,    0,
+                 config.vocab,   config.layers,   config.hidden, config.head_dim};
   TRINE_ASSIGN(dims.ffn_granule, ModelFfnGranule(store, config));
   TRINE_ASSIGN(const ShardPlan shards, ShardPlan::Make(dims, ranks, weights));
   plan.config.ffn_granule = dims.ffn_granule;

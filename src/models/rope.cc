@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/quote.h"
+
 namespace trine {
 namespace {
 
@@ -29,8 +31,8 @@ Result<Scaling> ReadScaling(const Metadata& meta, const std::string& arch) {
     scaling.type = "linear";
   }
   if (scaling.type != "none" && scaling.type != "linear" && scaling.type != "yarn") {
-    return BadInput("'" + prefix + "type' is '" + scaling.type +
-                    "'; none, linear and yarn are supported");
+    return BadInput("'" + prefix + "type' is " + Quote(scaling.type) +
+                    "; none, linear and yarn are supported");
   }
   if (!(scaling.factor > 0)) {
     return BadInput("'" + prefix + "factor' is " + std::to_string(scaling.factor) +
@@ -100,10 +102,23 @@ Rope LoadRope(const ModelConfig& config, RopePairs pairs, const WeightStore& sto
     loader.Fail(params.status());
     return {};
   }
+  for (const float frequency : frequencies) {
+    if (std::isfinite(frequency)) continue;
+    loader.Fail(
+        BadInput("the rope constants of the metadata (base, scaling) give a frequency that "
+                 "is not finite; the file is damaged, get it again"));
+    return {};
+  }
   const auto n = static_cast<int64_t>(frequencies.size());
   if (loader.Has(kDivisors)) {
     const std::vector<float> divisors = loader.HostVector(kDivisors, n, {0, n});
-    for (size_t i = 0; i < divisors.size(); ++i) frequencies[i] /= divisors[i];
+    for (size_t i = 0; i < divisors.size(); ++i) {
+      frequencies[i] /= divisors[i];
+      if (std::isfinite(frequencies[i])) continue;
+      loader.Fail(BadInput(std::string(kDivisors) + " holds a zero; the file is damaged, get it "
+                                                    "again"));
+      return {};
+    }
   }
   Rope rope{*params, {}};
   if (context != nullptr) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "src/core/quote.h"
 #include "src/weights/weight_store.h"
 
 namespace trine {
@@ -44,11 +45,6 @@ enum ValueType : uint32_t {
 int64_t ValueBytes(uint32_t type) {
   constexpr int64_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
   return type < std::size(kBytes) ? kBytes[type] : 0;
-}
-
-std::string Quote(std::string_view text) {
-  constexpr size_t kShown = 60;
-  return "'" + std::string(text.substr(0, kShown)) + (text.size() > kShown ? "...'" : "'");
 }
 
 std::string AlsoKnown(uint32_t id) {
@@ -378,12 +374,12 @@ Result<Part> ReadPart(const File& file, int file_index) {
   return part;
 }
 
-// PREFIX-%05d-of-%05d.gguf
-std::string PartPath(const std::string& first, int64_t number, int64_t count) {
-  char suffix[40];
-  std::snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", static_cast<int>(number),
-                static_cast<int>(count));
-  return first.substr(0, first.size() - std::strlen(suffix)) + suffix;
+// -%05d-of-%05d.gguf, which a part's name ends in.
+std::string PartSuffix(int64_t number, int64_t count) {
+  char suffix[64];
+  std::snprintf(suffix, sizeof suffix, "-%05lld-of-%05lld.gguf", static_cast<long long>(number),
+                static_cast<long long>(count));
+  return suffix;
 }
 
 Status CheckSplitKey(const std::string& path, const Metadata& metadata, const std::string& key,
@@ -396,21 +392,23 @@ Status CheckSplitKey(const std::string& path, const Metadata& metadata, const st
 
 // The other parts of a split model: part 0 holds the metadata, all hold tensors.
 Status ReadOtherParts(const std::string& first, int64_t count, ModelFiles& model) {
+  constexpr int64_t kMaxParts = 99999;
   TRINE_ASSIGN(const int64_t first_no, model.metadata.IntOr("split.no", 0));
+  const std::string suffix = PartSuffix(1, count);
   if (first_no != 0) {
-    return BadInput(first + " is part " + std::to_string(first_no + 1) + " of a split model; give the " +
-                    "first, whose name ends in " +
-                    PartPath(first, 1, count).substr(first.size() - 20));
+    return BadInput(first + " is part " + std::to_string(first_no + 1) +
+                    " of a split model; give the first, whose name ends in " + suffix);
   }
-  if (count > 99999 || !first.ends_with(PartPath(first, 1, count).substr(first.size() - 20))) {
+  if (count < 1 || count > kMaxParts || !first.ends_with(suffix)) {
     return BadInput(first + ": 'split.count' is " + std::to_string(count) +
-                    "; the first part of a split model is named PREFIX-00001-of-" +
-                    "NNNNN.gguf with that count");
+                    "; the first part of a split model has a name that ends in " +
+                    PartSuffix(1, std::clamp<int64_t>(count, 1, kMaxParts)));
   }
+  const std::string prefix = first.substr(0, first.size() - suffix.size());
   std::unordered_set<std::string> names;
   for (const TensorInfo& tensor : model.tensors) names.insert(tensor.name);
   for (int64_t no = 1; no < count; ++no) {
-    const std::string path = PartPath(first, no + 1, count);
+    const std::string path = prefix + PartSuffix(no + 1, count);
     TRINE_ASSIGN(File file, File::Open(path));
     TRINE_ASSIGN(Part part, ReadPart(file, static_cast<int>(no)));
     TRINE_RETURN_IF_ERROR(CheckSplitKey(path, part.metadata, "split.no", no));

@@ -31,11 +31,12 @@ int64_t Shard::size() const {
 }
 
 std::vector<Interval> PartitionUnits(int64_t units, std::span<const double> weights,
+                                     std::span<double> load, bool may_be_empty,
                                      const std::function<double(Interval)>& cost) {
   // best[r][u]: the least (largest, squares) of ranks [0, r) sharing units [0, u).
   using Score = std::pair<double, double>;
   const auto ranks = static_cast<int64_t>(weights.size());
-  const int64_t least = units >= ranks ? 1 : 0;
+  const int64_t least = units >= ranks && !may_be_empty ? 1 : 0;
   const Score unreachable{std::numeric_limits<double>::infinity(), 0};
   std::vector<std::vector<Score>> best(weights.size() + 1);
   std::vector<std::vector<int64_t>> cut(weights.size() + 1);
@@ -47,7 +48,8 @@ std::vector<Interval> PartitionUnits(int64_t units, std::span<const double> weig
       for (int64_t begin = 0; begin + least <= end; ++begin) {
         const Score& before = best[r - 1][static_cast<size_t>(begin)];
         if (before.first == unreachable.first) continue;
-        const double c = begin == end ? 0 : cost({begin, end}) / weights[r - 1];
+        const double added = begin == end ? 0 : cost({begin, end});
+        const double c = (load[r - 1] + added) / weights[r - 1];
         const Score score{std::max(before.first, c), before.second + c * c};
         if (score < best[r][static_cast<size_t>(end)]) {
           best[r][static_cast<size_t>(end)] = score;
@@ -61,6 +63,7 @@ std::vector<Interval> PartitionUnits(int64_t units, std::span<const double> weig
   for (size_t r = weights.size(); r > 0; --r) {
     parts[r - 1] = {cut[r][static_cast<size_t>(end)], end};
     end = parts[r - 1].begin;
+    if (parts[r - 1].size() > 0) load[r - 1] += cost(parts[r - 1]);
   }
   return parts;
 }
@@ -82,15 +85,23 @@ Result<ShardPlan> ShardPlan::Make(const ShardDims& dims, int ranks,
                             std::to_string(dims.ffn_granule) + " channels",
                         ranks);
   }
-  // A query head costs its rows of attn_q and its columns of attn_output, a KV head its rows of
-  // attn_k and attn_v: the same bytes.
-  const auto heads = PartitionUnits(dims.q_heads, weights, [&](Interval q) {
-    return static_cast<double>(q.size() + KvHeadsOf(dims, q).size());
-  });
-  const auto by_size = [](Interval units) { return static_cast<double>(units.size()); };
-  const auto granules = PartitionUnits(Granules(dims), weights, by_size);
-  const auto blocks =
-      PartitionUnits((dims.vocab + kVocabBlock - 1) / kVocabBlock, weights, by_size);
+  // In values of weights. A query head: its rows of attn_q and its columns of attn_output; a KV
+  // head: its rows of attn_k and attn_v; a channel: two rows and a column. Heads and channels
+  // first: they are in every layer.
+  const auto values = [&](int64_t rows) {
+    return static_cast<double>(rows) * static_cast<double>(dims.hidden);
+  };
+  std::vector<double> load(weights.size(), 0);
+  const auto heads =
+      PartitionUnits(dims.q_heads, weights, load, /*may_be_empty=*/false, [&](Interval q) {
+        return values(2 * dims.layers * dims.head_dim * (q.size() + KvHeadsOf(dims, q).size()));
+      });
+  const auto granules = PartitionUnits(
+      Granules(dims), weights, load, /*may_be_empty=*/false,
+      [&](Interval part) { return values(3 * dims.layers * part.size() * dims.ffn_granule); });
+  const auto blocks = PartitionUnits(
+      (dims.vocab + kVocabBlock - 1) / kVocabBlock, weights, load,
+      /*may_be_empty=*/true, [&](Interval part) { return values(part.size() * kVocabBlock); });
 
   ShardPlan plan;
   for (size_t r = 0; r < weights.size(); ++r) {

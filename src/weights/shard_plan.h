@@ -45,6 +45,9 @@ struct ShardDims {
   int64_t ffn = 0;          // FFN channels
   int64_t ffn_granule = 0;  // channels per granule; the last may be shorter
   int64_t vocab = 0;
+  int64_t layers = 1;  // these three weigh heads and channels against rows of the vocabulary
+  int64_t hidden = 1;
+  int64_t head_dim = 1;
 };
 
 // One rank's shares, in heads, channels and rows of the vocabulary.
@@ -73,9 +76,11 @@ class ShardPlan {
 // the block.
 int64_t FfnGranule(int64_t ffn, DType type);
 
-// Cuts [0, units) into one interval per weight so that the largest cost(interval) / weight is
-// least, and among those the sum of squares. Every interval is non-empty if there are enough units.
+// Cuts [0, units) into one interval per rank so that the largest (load + cost(interval)) / weight
+// is least, and among those the sum of squares; adds the costs to `load`. Every interval is
+// non-empty if there are enough units, unless `may_be_empty`. Takes ranks * units^2 steps.
 std::vector<Interval> PartitionUnits(int64_t units, std::span<const double> weights,
+                                     std::span<double> load, bool may_be_empty,
                                      const std::function<double(Interval)>& cost);
 
 }  // namespace trine

@@ -1,19 +1,12 @@
 #include "src/weights/weight_loader.h"
 
 #include <cmath>
-#include <cstring>
 #include <mutex>
 
 #include "kernels/formats.h"
 
 namespace trine {
 namespace {
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
 
 // Where the stored columns of a shard lie in each row.
 struct ColumnBytes {
@@ -25,17 +18,6 @@ ColumnBytes BytesOfColumns(const TensorInfo& tensor, int64_t first_col) {
   const DTypeInfo& type = Info(tensor.type);
   const int64_t block = first_col / type.block_elems;
   return {first_col % type.block_elems, block * type.block_bytes};
-}
-
-void DecodePlain(DType type, const std::byte* packed, std::vector<float>& values) {
-  formats::VisitFormat<formats::PlainFormats>(type, [&](auto format) {
-    using Format = decltype(format);
-    for (size_t i = 0; i < values.size(); ++i) {
-      typename Format::Element element;
-      std::memcpy(&element, packed + i * sizeof element, sizeof element);
-      values[i] = Format::Decode(element);
-    }
-  });
 }
 
 // Reads this rank's part of rows [first, first + n): one run for whole rows, else a run per row.
@@ -129,7 +111,7 @@ std::vector<float> WeightLoader::HostVector(const std::string& name, int64_t n, 
   std::vector<std::byte> packed(static_cast<size_t>(part.size() * width));
   Status read = store_.Read(*tensor, part.begin * width, part.size() * width, packed.data());
   std::vector<float> values(static_cast<size_t>(part.size()));
-  DecodePlain(tensor->type, packed.data(), values);
+  formats::DecodePlain(tensor->type, packed.data(), part.size(), values.data());
   for (const float value : values) {
     if (std::isfinite(value) || !read.ok()) continue;
     read = BadInput(store_.files()[0].path() + ": '" + name +
@@ -167,9 +149,9 @@ Status WeightLoader::Finish(std::string_view architecture) {
   return status_;
 }
 
-int64_t WeightLoader::loaded_bytes() const {
+int64_t LoadedBytes(const std::vector<Claim>& claims) {
   int64_t total = 0;
-  for (const Claim& claim : claims_) total += claim.streamed ? 0 : claim.bytes;
+  for (const Claim& claim : claims) total += claim.streamed ? 0 : claim.bytes;
   return total;
 }
 

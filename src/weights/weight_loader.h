@@ -28,6 +28,9 @@ struct Claim {
   bool streamed = false;  // read row by row while running, not loaded
 };
 
+// Of all claims that are not streamed.
+int64_t LoadedBytes(const std::vector<Claim>& claims);
+
 class WeightLoader {
  public:
   // backend: nullptr to plan only. progress (may be empty) gets the bytes read after each tensor.
@@ -56,7 +59,6 @@ class WeightLoader {
   Status Finish(std::string_view architecture);
 
   const std::vector<Claim>& claims() const { return claims_; }
-  int64_t loaded_bytes() const;  // of all claims that are not streamed
 
  private:
   const TensorInfo* FindShaped(const std::string& name, std::vector<int64_t> shape);

@@ -2,6 +2,12 @@
 
 namespace trine {
 
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
 WeightStore::WeightStore(ModelFiles files) : files_(std::move(files)) {
   for (size_t i = 0; i < files_.tensors.size(); ++i) index_.emplace(files_.tensors[i].name, i);
 }

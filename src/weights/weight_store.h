@@ -32,6 +32,9 @@ struct TensorInfo {
   int64_t elements() const { return rows() * cols(); }
 };
 
+// "[32, 40]"
+std::string ShapeText(const std::vector<int64_t>& shape);
+
 // What a container's reader yields.
 struct ModelFiles {
   std::vector<File> files;
