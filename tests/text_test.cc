@@ -6,107 +6,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "nlohmann/json.hpp"
-#include "src/core/metadata.h"
-#include "src/text/pretokenizer.h"
-#include "src/text/tokenizer.h"
-#include "src/text/utf8.h"
 #include "src/weights/weight_store.h"
+#include "tests/text_fixtures.h"
 
 namespace trine {
 namespace {
-
-using Ids = std::vector<int32_t>;
-using Special = Tokenizer::Special;
-
-// The character that stands for a byte in a byte-level vocabulary, by the rule of GPT-2.
-std::string Symbol(int byte) {
-  const auto printable = [](int b) {
-    return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
-  };
-  int code_point = byte;
-  if (!printable(byte)) {
-    code_point = 0x100;
-    for (int b = 0; b < byte; ++b) code_point += printable(b) ? 0 : 1;
-  }
-  std::string symbol;
-  AppendUtf8(static_cast<char32_t>(code_point), &symbol);
-  return symbol;
-}
-
-// A vocabulary whose first 256 tokens are the bytes in order: the id of a byte is its value.
-struct Tiny {
-  std::vector<std::string> tokens;
-  std::vector<int64_t> types;
-  std::vector<std::string> merges;
-  std::map<std::string, MetaValue> more = {{"tokenizer.ggml.model", std::string("gpt2")},
-                                           {"tokenizer.ggml.pre", std::string("smollm")}};
-
-  Tiny() {
-    for (int byte = 0; byte < 256; ++byte) Add(Symbol(byte));
-  }
-
-  int32_t Add(const std::string& token, TokenType type = TokenType::kNormal) {
-    tokens.push_back(token);
-    types.push_back(static_cast<int64_t>(type));
-    return static_cast<int32_t>(tokens.size() - 1);
-  }
-
-  // A merge and the token it makes.
-  int32_t AddMerge(const std::string& left, const std::string& right) {
-    merges.push_back(left + " " + right);
-    return Add(left + right);
-  }
-
-  void Set(const std::string& key, MetaValue value) {
-    more["tokenizer.ggml." + key] = std::move(value);
-  }
-
-  Metadata Meta() const {
-    Metadata meta;
-    meta.Insert("tokenizer.ggml.tokens", tokens);
-    meta.Insert("tokenizer.ggml.token_type", types);
-    for (const auto& [key, value] : more) meta.Insert(key, value);
-    meta.Insert("tokenizer.ggml.merges", merges);  // unless `more` has one
-    return meta;
-  }
-
-  std::unique_ptr<Tokenizer> Make() const {
-    auto tokenizer = Tokenizer::FromMetadata(Meta());
-    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-    return tokenizer.ok() ? std::move(*tokenizer) : nullptr;
-  }
-
-  std::string Error() const {
-    const auto tokenizer = Tokenizer::FromMetadata(Meta());
-    return tokenizer.ok() ? "" : tokenizer.status().message();
-  }
-};
-
-Ids Encode(const Tokenizer& tokenizer, std::string_view text, Special special = Special::kAsText) {
-  auto ids = tokenizer.Encode(text, special);
-  EXPECT_TRUE(ids.ok()) << ids.status().message();
-  return ids.ok() ? *ids : Ids{};
-}
-
-std::string Decode(const Tokenizer& tokenizer, const Ids& ids) {
-  Detokenizer detokenizer(tokenizer);
-  std::string text;
-  for (int32_t id : ids) text += detokenizer.Next(id);
-  return text + detokenizer.Finish();
-}
-
-std::string Repeat(std::string_view unit, size_t times) {
-  std::string text;
-  for (size_t i = 0; i < times; ++i) text += unit;
-  return text;
-}
 
 // ---- Merging
 
@@ -228,71 +137,6 @@ TEST(Tokenizer, Encode_TwentyMegabytesOfSpaces_TakesLinearTime) {
   EXPECT_EQ(Encode(*Tiny().Make(), spaces + "x").size(), spaces.size() + 1);
 }
 
-// ---- Pre-tokenisers
-
-// The pieces with '|' between.
-std::string Pieces(std::string_view rule, std::string_view text) {
-  auto splitter = PreTokenizer::Create(FindPreRule(rule)->passes);
-  EXPECT_TRUE(splitter.ok()) << splitter.status().message();
-  std::vector<int64_t> ends;
-  const Status status = (*splitter)->Split(text, &ends);
-  EXPECT_TRUE(status.ok()) << status.message();
-  std::string joined;
-  size_t at = 0;
-  for (int64_t end : ends) {
-    if (at > 0) joined += '|';
-    joined += text.substr(at, static_cast<size_t>(end) - at);
-    at = static_cast<size_t>(end);
-  }
-  EXPECT_EQ(at, text.size());
-  return joined;
-}
-
-TEST(PreTokenizer, Split_Smollm_SingleDigitsThenWords) {
-  EXPECT_EQ(Pieces("smollm", "it's  a 12x, ok\n\n"), "it|'s| | a| |1|2|x|,| ok|\n\n");
-  EXPECT_EQ(Pieces("smollm", "IT'S \xC2\xBD\n y"), "IT|'|S| |\xC2\xBD|\n| y");
-  EXPECT_EQ(Pieces("smollm", ""), "");
-}
-
-TEST(PreTokenizer, Split_OtherRules_DifferInDigitsMarksAndLineEnds) {
-  EXPECT_EQ(Pieces("gpt-2", "a 1234.\n\n b"), "a| 1234|.|\n\n| b");
-  EXPECT_EQ(Pieces("qwen2", "a 1234.\n\n b'RE"), "a| |1|2|3|4|.\n\n| b|'RE");
-  EXPECT_EQ(Pieces("llama-bpe", "a 1234.\n\n b"), "a| |123|4|.\n\n| b");
-  const std::string_view with_mark = "e\xCC\x81t";  // a combining acute
-  EXPECT_EQ(Pieces("qwen2", with_mark), "e|\xCC\x81t");
-  EXPECT_EQ(Pieces("qwen35", with_mark), with_mark);
-}
-
-TEST(PreTokenizer, Split_TwentyMegabytesOfSpaces_EveryRuleTakesLinearTime) {
-  const std::string spaces(20'000'000, ' ');
-  for (const char* rule : {"smollm", "gpt-2", "qwen2", "qwen35", "llama-bpe"}) {
-    EXPECT_TRUE(Pieces(rule, spaces) == spaces) << rule;
-    EXPECT_TRUE(Pieces(rule, spaces + "x") == spaces.substr(1) + "| x") << rule;
-  }
-}
-
-TEST(PreTokenizer, Split_WhiteSpaceBeyondAscii_IsUnicodesNotPerls) {
-  const std::string mongolian_vowel_separator = "\xE1\xA0\x8E";  // U+180E: no White_Space
-  const std::string ideographic_space = "\xE3\x80\x80";          // U+3000: is
-  EXPECT_EQ(Pieces("gpt-2", "!" + mongolian_vowel_separator), "!" + mongolian_vowel_separator);
-  EXPECT_EQ(Pieces("gpt-2", "  " + mongolian_vowel_separator), " | " + mongolian_vowel_separator);
-  EXPECT_EQ(Pieces("gpt-2", "!" + ideographic_space), "!|" + ideographic_space);
-}
-
-TEST(PreTokenizer, Create_PatternThatDoesNotCompile_IsNamed) {
-  const auto unbalanced = PreTokenizer::Create({"(a"});
-  ASSERT_FALSE(unbalanced.ok());
-  EXPECT_NE(unbalanced.status().message().find("'(a'"), std::string::npos);
-  EXPECT_FALSE(PreTokenizer::Create({R"([a\S])"}).ok());
-}
-
-TEST(PreTokenizer, Split_PatternThatRunsAway_IsAnErrorNotAPiece) {
-  auto splitter = PreTokenizer::Create({"(?:a+)+[bc]"});
-  ASSERT_TRUE(splitter.ok());
-  std::vector<int64_t> ends;
-  EXPECT_FALSE((*splitter)->Split(std::string(60, 'a'), &ends).ok());
-}
-
 // ---- Special tokens
 
 class SpecialTokenTest : public testing::Test {
@@ -318,16 +162,84 @@ TEST_F(SpecialTokenTest, Encode_Parse_CutsEveryKind) {
 
 TEST_F(SpecialTokenTest, Encode_AsText_ControlTextIsPlainText) {
   EXPECT_EQ(Encode(*tokenizer, "<end>"), (Ids{'<', 'e', 'n', 'd', '>'}));
-  EXPECT_EQ(Encode(*tokenizer, "<think><unk>"), (Ids{think, unknown}));
+  EXPECT_EQ(Encode(*tokenizer, "<think><unk>"), (Ids{think, '<', 'u', 'n', 'k', '>'}));
 }
 
-TEST_F(SpecialTokenTest, Encode_LongerTokenToTheRight_TakesItsPlaceFirst) {
+TEST_F(SpecialTokenTest, Encode_SeveralFit_LeftmostThenLongest) {
   EXPECT_EQ(Encode(*tokenizer, "<end><end><end>", Special::kParse), (Ids{end_end, end}));
   Tiny overlapping;
-  overlapping.Add("ab", TokenType::kControl);
-  const int32_t bcd = overlapping.Add("bcd", TokenType::kControl);
-  EXPECT_EQ(Encode(*overlapping.Make(), "abcd", Special::kParse), (Ids{'a', bcd}));
+  const int32_t ab = overlapping.Add("ab", TokenType::kControl);
+  overlapping.Add("bcd", TokenType::kControl);
+  EXPECT_EQ(Encode(*overlapping.Make(), "abcd", Special::kParse), (Ids{ab, 'c', 'd'}));
 }
+
+// ---- Spans
+
+TEST_F(SpecialTokenTest, EncodeSpans_ControlTextInsideAUserSpan_StaysText) {
+  EXPECT_EQ(
+      Encode(*tokenizer,
+             {{"<end>", Special::kParse}, {"<end>", Special::kAsText}, {"<end>", Special::kParse}}),
+      (Ids{end, '<', 'e', 'n', 'd', '>', end}));
+}
+
+TEST_F(SpecialTokenTest, EncodeSpans_ControlTextAcrossABorder_IsTextUnlessBothParse) {
+  const Ids text = {'<', 'e', 'n', 'd', '>'};
+  for (size_t cut = 1; cut < 5; ++cut) {
+    const std::string_view all = "<end>";
+    const std::string_view left = all.substr(0, cut), right = all.substr(cut);
+    EXPECT_EQ(Encode(*tokenizer, {{left, Special::kParse}, {right, Special::kAsText}}), text);
+    EXPECT_EQ(Encode(*tokenizer, {{left, Special::kAsText}, {right, Special::kParse}}), text);
+    EXPECT_EQ(Encode(*tokenizer, {{left, Special::kParse}, {right, Special::kParse}}), Ids{end});
+    EXPECT_EQ(Encode(*tokenizer,
+                     {{left, Special::kParse}, {"", Special::kAsText}, {right, Special::kParse}}),
+              Ids{end});
+  }
+}
+
+TEST_F(SpecialTokenTest, EncodeSpans_LongerTokenReachesIntoUserText_ShorterOneCounts) {
+  EXPECT_EQ(Encode(*tokenizer, {{"<end>", Special::kParse}, {"<end>", Special::kAsText}}),
+            (Ids{end, '<', 'e', 'n', 'd', '>'}));
+}
+
+TEST_F(SpecialTokenTest, EncodeSpans_UserDefinedTokenAcrossABorder_Counts) {
+  EXPECT_EQ(Encode(*tokenizer, {{"<thi", Special::kAsText}, {"nk>", Special::kParse}}), Ids{think});
+}
+
+TEST(Tokenizer, EncodeSpans_BorderInsideAWordOrCharacter_IsNoBorderOfTokens) {
+  Tiny tiny;
+  const int32_t ab = tiny.AddMerge("a", "b");
+  const int32_t accent = tiny.AddMerge(Symbol(0xC3), Symbol(0xA9));
+  const auto tokenizer = tiny.Make();
+  EXPECT_EQ(Encode(*tokenizer, {{"a", Special::kAsText}, {"b", Special::kParse}}), Ids{ab});
+  EXPECT_EQ(Encode(*tokenizer, {{"\xC3", Special::kAsText}, {"\xA9", Special::kParse}}),
+            Ids{accent});
+  EXPECT_EQ(Encode(*tokenizer, {}), Ids{});
+  const Tokenizer::TextSpan broken[] = {{"ab", Special::kParse}, {"c\xFF", Special::kParse}};
+  const auto refused = tokenizer->Encode(broken);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("byte 3 of 4"), std::string::npos);
+}
+
+TEST_F(SpecialTokenTest, EncodeSpans_RandomCuts_GiveTheIdsOfTheWholeText) {
+  std::mt19937 random(3);
+  const std::string text = "a <end> b<think>'s 12  <end><end>x<unk>\n\n ";
+  for (const Special special : {Special::kParse, Special::kAsText}) {
+    const Ids whole = Encode(*tokenizer, text, special);
+    for (int round = 0; round < 50; ++round) {
+      std::vector<Tokenizer::TextSpan> spans;
+      for (size_t at = 0; at < text.size();) {
+        const size_t length = random() % 6;
+        spans.push_back({std::string_view(text).substr(at, length), special});
+        at += length;
+      }
+      const auto ids = tokenizer->Encode(spans);
+      ASSERT_TRUE(ids.ok());
+      EXPECT_EQ(*ids, whole);
+    }
+  }
+}
+
+// ---- What a token is
 
 TEST_F(SpecialTokenTest, Piece_EveryType_GivesItsBytes) {
   EXPECT_EQ(tokenizer->Piece(end), "<end>");
@@ -374,6 +286,23 @@ TEST(Tokenizer, Bos_KeyOrRule_Decides) {
   EXPECT_TRUE(tiny.Make()->add_bos());
   tiny.Set("add_bos_token", false);
   EXPECT_FALSE(tiny.Make()->add_bos());
+}
+
+TEST(Tokenizer, Eos_KeysDecide) {
+  Tiny tiny;
+  EXPECT_EQ(tiny.Make()->eos(), -1);
+  EXPECT_EQ(tiny.Make()->pad(), -1);
+  EXPECT_EQ(tiny.Make()->chat_template(), "");
+  tiny.Set("eos_token_id", int64_t{9});
+  tiny.Set("padding_token_id", int64_t{8});
+  tiny.more["tokenizer.chat_template"] = std::string("{{ x }}");
+  EXPECT_EQ(tiny.Make()->eos(), 9);
+  EXPECT_EQ(tiny.Make()->pad(), 8);
+  EXPECT_FALSE(tiny.Make()->add_eos());
+  EXPECT_FALSE(tiny.Make()->adds_space());
+  EXPECT_EQ(tiny.Make()->chat_template(), "{{ x }}");
+  tiny.Set("add_eos_token", true);
+  EXPECT_TRUE(tiny.Make()->add_eos());
 }
 
 TEST(Tokenizer, Encode_ManyThreads_GiveTheSameIds) {
@@ -469,6 +398,12 @@ const Refusal kRefusals[] = {
     {"BosOutOfRange",
      [](Tiny* t) { t->Set("bos_token_id", int64_t{1} << 40); },
      {"bos_token_id is 1099511627776"}},
+    {"EosWantedButMissing",
+     [](Tiny* t) { t->Set("add_eos_token", true); },
+     {"tokenizer.ggml.eos_token_id is missing", "tokenizer.ggml.add_eos_token"}},
+    {"ChatTemplateOfAnotherType",
+     [](Tiny* t) { t->more["tokenizer.chat_template"] = true; },
+     {"tokenizer.chat_template", "string"}},
     {"BosWantedButMissing", [](Tiny* t) { t->Set("add_bos_token", true); }, {"bos_token_id"}},
 };
 

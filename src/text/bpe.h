@@ -1,5 +1,5 @@
-// Byte-level BPE: the tokens of one piece of text, by merging neighbours in the order of a merge
-// list. It knows no special token and no pre-tokeniser (pretokenizer.h); tokenizer.cc joins them.
+// Bpe: the tokens of one piece of text, by merging its bytes or characters. It knows no special
+// token and does not cut text into pieces (pretokenizer.h, character_joins.h).
 #pragma once
 
 #include <cstdint>
@@ -9,87 +9,85 @@
 #include <vector>
 
 #include "src/core/result.h"
+#include "src/text/merger.h"
 #include "src/text/piece_list.h"
 
 namespace trine {
 
-// Neighbouring symbols -> the merge that joins them.
-class MergeTable {
- public:
-  static constexpr uint32_t kNoRank = UINT32_MAX;
-  struct Merge {
-    uint32_t rank = kNoRank;  // kNoRank: the two do not merge
-    int32_t symbol = -1;      // what they become
-  };
-
-  explicit MergeTable(int64_t merges);
-
-  Merge Find(int32_t left, int32_t right) const;
-
-  // The first of equal pairs stays. At most as many as announced.
-  void Insert(int32_t left, int32_t right, Merge merge);
-
- private:
-  struct Slot {
-    uint64_t pair = 0;
-    Merge merge;  // kNoRank: free
-  };
-
-  size_t Probe(uint64_t pair) const;
-
-  std::vector<Slot> slots_;  // a power of two, at most half full
-};
-
-// Immutable after creation, so any thread may use it, each with a Scratch of its own.
+// Immutable, so any thread may use it, each with a MergeScratch of its own.
 class Bpe {
  public:
-  // `tokens` and `merges` as byte-level vocabularies write them ("Ġthe", "Ġ t"); the id of a token
-  // is its index, the rank of a merge too. mergeable[id]: the token can come from text; special
-  // tokens must not. `ignore_merges`: a piece that is a token is that token, merges or not. An
-  // error names the merge that does not parse, or two mergeable tokens that are equal.
-  static Result<std::unique_ptr<Bpe>> Create(const std::vector<std::string>& tokens,
-                                             const std::vector<bool>& mergeable,
-                                             const std::vector<std::string>& merges,
-                                             bool ignore_merges);
+  // What merging begins with. Characters that are in no token are spelled in byte tokens.
+  enum class Unit { kByte, kCharacter };
 
   Bpe(const Bpe&) = delete;
   Bpe& operator=(const Bpe&) = delete;
 
-  struct Node {
-    int32_t symbol;
-    int32_t next, previous;   // indices; -1: none. Long pieces only
-    MergeTable::Merge merge;  // with the next symbol
-  };
-  // Memory that calls of Encode reuse.
-  struct Scratch {
-    std::vector<Node> nodes;
-    std::vector<uint64_t> heap;
-  };
+  // Appends the ids of one piece (valid UTF-8 for kCharacter, below 2 GiB): the lowest rank first,
+  // leftmost among equals. n log n in the length of the piece.
+  void Encode(std::string_view piece, MergeScratch* scratch, std::vector<int32_t>* ids) const;
 
-  // Appends the ids of one piece (below 2 GiB): the lowest rank first, leftmost among equals. Bytes
-  // that the vocabulary has no token for give none. n log n in the length of the piece.
-  void Encode(std::string_view piece, Scratch* scratch, std::vector<int32_t>* ids) const;
+  // Whether Encode may give a token other than BPE's own: the unknown token.
+  bool may_give_unknown() const { return unknown_ >= 0 && lacks_bytes_; }
 
  private:
-  Bpe(int64_t tokens, int64_t merges);
+  friend class BpeBuilder;
 
-  Status AddTokens(const std::vector<std::string>& tokens, const std::vector<bool>& mergeable,
-                   PieceIndex* symbol_index);
-  Status AddMerges(const std::vector<std::string>& merges, PieceIndex* symbol_index);
-  int32_t SymbolOf(std::string_view bytes, PieceIndex* symbol_index);
-  void FindWholeTokens(bool ignore_merges);
-  void Merge(std::string_view piece, Scratch* scratch, std::vector<int32_t>* ids) const;
-  void MergeShort(std::vector<Node>* nodes) const;
-  void MergeLong(Scratch* scratch) const;
-  void Emit(int32_t symbol, std::vector<int32_t>* ids) const;
+  explicit Bpe(Unit unit);
 
+  int32_t CharacterSymbol(std::string_view character) const;
+  void AddUnits(std::string_view piece, std::vector<int32_t>* symbols) const;
+  void AddByte(unsigned char byte, std::vector<int32_t>* symbols) const;
+  void Merge(std::string_view piece, MergeScratch* scratch, std::vector<int32_t>* ids) const;
+  bool Emit(int32_t symbol, bool behind_unknown, std::vector<int32_t>* ids) const;
+
+  const Unit unit_;
   // Symbols are the tokens, under their ids, and behind them what only merges mention. Tokens that
-  // are not mergeable are empty here.
-  int64_t tokens_;
+  // cannot come from text are empty here.
+  int64_t tokens_ = 0;
   PieceList symbols_;
+  std::vector<int32_t> lengths_;  // in units; 1 for byte tokens among characters
+  PieceIndex index_;              // all symbols that are not empty
   MergeTable merges_;
   int32_t byte_token_[256];
-  PieceIndex whole_;  // the tokens that merging their own bytes gives: most words of a text
+  int32_t unknown_ = -1;
+  bool fuse_unknown_ = false;
+  bool lacks_bytes_ = false;
+  PieceIndex whole_;  // the tokens that merging their own units gives: most words of a text
+};
+
+// Makes a Bpe: every token in the order of ids, then merges, then Finish.
+class BpeBuilder {
+ public:
+  explicit BpeBuilder(Bpe::Unit unit);
+
+  // The next id. Empty: it cannot come from text. An error names two tokens that are equal.
+  Status AddToken(std::string_view bytes);
+
+  // Among characters: the token (added as empty) that stands for a byte where nothing else does.
+  void SetByteToken(unsigned char byte, int32_t id);
+
+  // What stands for a byte without a token; -1 (from the start): nothing does, and the bytes around
+  // it become neighbours. `fuse`: once for several in a row.
+  void SetUnknown(int32_t id, bool fuse);
+
+  // Whether all 256 bytes have a token; so far.
+  bool HasAllBytes() const;
+
+  // Ranks are >= 0, lower ones merge first. Of equal pairs the one added first counts.
+  void AddMerge(std::string_view left, std::string_view right, int32_t rank);
+
+  // Two symbols merge wherever they make a token together; ranks[id] is the rank of that.
+  void AddMergesOfTokens(const std::vector<int32_t>& ranks);
+
+  // `ignore_merges`: a piece that is a token is that token, merges or not.
+  std::unique_ptr<const Bpe> Finish(bool ignore_merges);
+
+ private:
+  int32_t SymbolOf(std::string_view bytes);
+  int32_t Append(std::string_view bytes);
+
+  std::unique_ptr<Bpe> bpe_;
 };
 
 }  // namespace trine

@@ -30,7 +30,11 @@ std::string TakeComplete(std::string* bytes) {
 
 std::string Detokenizer::Next(int32_t id) {
   if (tokenizer_.Type(id) == TokenType::kControl) return {};
-  const std::string_view piece = tokenizer_.Piece(id);
+  std::string_view piece = tokenizer_.Piece(id);
+  if (drop_space_ && !piece.empty()) {
+    drop_space_ = false;
+    if (piece.front() == ' ' && tokenizer_.Type(id) != TokenType::kByte) piece.remove_prefix(1);
+  }
   if (pending_.empty() && ValidUtf8Prefix(piece) == static_cast<int64_t>(piece.size())) {
     return std::string(piece);  // nearly every token
   }

@@ -1,134 +1,66 @@
 #include "src/text/pretokenizer.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include <algorithm>
+#include "src/text/utf8.h"
 
 namespace trine {
 namespace {
 
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
-constexpr std::string_view kQwen2 =
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
-    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen35 = R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|)"
-                                     R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
-                                     R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kLlama3 =
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|)"
-    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kGpt2[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr char kQwen2[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                          R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kQwen35[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+                           R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kLlama3[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                           R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 const PreRule kRules[] = {
-    {"smollm", {R"(\p{N})", kGpt2}, /*ignore_merges=*/false, /*add_bos=*/false},
-    {"gpt-2", {kGpt2}, /*ignore_merges=*/false, /*add_bos=*/false},
-    {"qwen2", {kQwen2}, /*ignore_merges=*/false, /*add_bos=*/false},
-    {"qwen35", {kQwen35}, /*ignore_merges=*/false, /*add_bos=*/false},
-    {"llama-bpe", {kLlama3}, /*ignore_merges=*/true, /*add_bos=*/true},
-    {"llama3", {kLlama3}, /*ignore_merges=*/true, /*add_bos=*/true},
-    {"llama-v3", {kLlama3}, /*ignore_merges=*/true, /*add_bos=*/true},
+    {"smollm", {{R"(\p{N})"}, {kGpt2}}, /*ignore_merges=*/false, /*add_bos=*/false},
+    {"gpt-2", {{kGpt2}}, /*ignore_merges=*/false, /*add_bos=*/false},
+    {"qwen2", {{kQwen2}}, /*ignore_merges=*/false, /*add_bos=*/false},
+    {"qwen35", {{kQwen35}}, /*ignore_merges=*/false, /*add_bos=*/false},
+    {"llama-bpe", {{kLlama3}}, /*ignore_merges=*/true, /*add_bos=*/true},
+    {"llama3", {{kLlama3}}, /*ignore_merges=*/true, /*add_bos=*/true},
+    {"llama-v3", {{kLlama3}}, /*ignore_merges=*/true, /*add_bos=*/true},
 };
 
-// Unicode's White_Space as the inside of a class. PCRE2's own \s has U+180E too, which the engines
-// that the vocabularies were trained with do not.
-constexpr std::string_view kWhiteSpace = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a})"
-                                         R"(\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+// Walks through the matches of a pattern in the manner of the engine that vocabularies were trained
+// with: an empty match where the last match ended does not count, and the search goes on behind the
+// character there.
+class Matches {
+ public:
+  Matches(const Regex& regex, std::string_view text, RegexScratch* scratch)
+      : regex_(regex), text_(text), scratch_(scratch) {}
 
-Status BadPattern(std::string_view pattern, const std::string& why) {
-  return BadInput("pre-tokeniser pattern '" + std::string(pattern) + "': " + why +
-                  "; only patterns that PCRE2 compiles are supported");
-}
+  size_t begin() const { return begin_; }
+  size_t end() const { return end_; }
 
-Result<std::string> RewriteWhiteSpace(std::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
-      if (pattern[i] == '[') in_class = true;
-      if (pattern[i] == ']') in_class = false;
-      out += pattern[i];
-      continue;
+  Regex::Outcome Next() {
+    const size_t last = end_;
+    while (from_ <= text_.size()) {
+      const Regex::Outcome outcome = regex_.Find(text_, from_, scratch_, &begin_, &end_);
+      if (outcome != Regex::Outcome::kMatch) return outcome;
+      from_ = end_;
+      if (begin_ != end_ || !any_ || end_ != last) {
+        any_ = true;
+        return outcome;
+      }
+      if (from_ == text_.size()) break;
+      DecodeUtf8(text_, &from_);
     }
-    const char escaped = pattern[++i];
-    if (escaped == 'S' && in_class) return BadPattern(pattern, "has \\S inside [...]");
-    if (escaped != 's' && escaped != 'S') {
-      out += {'\\', escaped};
-    } else if (in_class) {
-      out += kWhiteSpace;
-    } else {
-      out.append(escaped == 's' ? "[" : "[^").append(kWhiteSpace).append("]");
-    }
+    return Regex::Outcome::kNone;
   }
-  return out;
-}
 
-std::string ErrorText(int code) {
-  PCRE2_UCHAR8 buffer[256];
-  pcre2_get_error_message_8(code, buffer, sizeof buffer);
-  return reinterpret_cast<const char*>(buffer);
-}
-
-struct FreeCode {
-  void operator()(pcre2_code_8* code) const { pcre2_code_free_8(code); }
+ private:
+  const Regex& regex_;
+  const std::string_view text_;
+  RegexScratch* const scratch_;
+  size_t from_ = 0;
+  size_t begin_ = 0, end_ = 0;
+  bool any_ = false;
 };
-struct FreeMatch {
-  void operator()(pcre2_match_data_8* match) const { pcre2_match_data_free_8(match); }
-};
-struct FreeContext {
-  void operator()(pcre2_match_context_8* context) const { pcre2_match_context_free_8(context); }
-};
-using MatchData = std::unique_ptr<pcre2_match_data_8, FreeMatch>;
-using MatchContext = std::unique_ptr<pcre2_match_context_8, FreeContext>;
-
-// Backing off from a run of n characters counts n matches, so a limit that does not grow with the
-// text refuses one long run of spaces.
-MatchContext MakeContext(size_t text_size) {
-  MatchContext context(pcre2_match_context_create_8(nullptr));
-  const uint64_t limit = 1'000'000 + 16 * static_cast<uint64_t>(text_size);
-  pcre2_set_match_limit_8(context.get(),
-                          static_cast<uint32_t>(std::min<uint64_t>(limit, UINT32_MAX)));
-  return context;
-}
 
 }  // namespace
-
-struct PreTokenizer::Pass {
-  std::unique_ptr<pcre2_code_8, FreeCode> code;
-  bool jit;  // without it the same pieces come out, about four times slower
-
-  int Match(std::string_view text, size_t at, pcre2_match_data_8* match,
-            pcre2_match_context_8* context) const {
-    const auto* subject = reinterpret_cast<PCRE2_SPTR8>(text.data());
-    if (jit) {
-      return pcre2_jit_match_8(code.get(), subject, text.size(), at, 0, match, context);
-    }
-    return pcre2_match_8(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, match, context);
-  }
-
-  // Appends the ends of the pieces of text[begin, end), a subject of its own.
-  Status Split(std::string_view text, size_t begin, size_t end, pcre2_match_data_8* match,
-               pcre2_match_context_8* context, std::vector<int64_t>* ends) const {
-    const std::string_view subject = text.substr(begin, end - begin);
-    const size_t* bounds = pcre2_get_ovector_pointer_8(match);
-    size_t at = 0;
-    while (at < subject.size()) {
-      const int rc = Match(subject, at, match, context);
-      if (rc == PCRE2_ERROR_NOMATCH) break;
-      // An empty match would not advance; none of the patterns has one.
-      if (rc < 0 || bounds[1] <= bounds[0]) {
-        return BadInput("text of " + std::to_string(text.size()) +
-                        " bytes cannot be split into words at byte " + std::to_string(begin + at) +
-                        " (" + (rc < 0 ? ErrorText(rc) : "empty match") + "); shorten it");
-      }
-      if (bounds[0] > at) ends->push_back(static_cast<int64_t>(begin + bounds[0]));
-      ends->push_back(static_cast<int64_t>(begin + bounds[1]));
-      at = bounds[1];
-    }
-    if (at < subject.size()) ends->push_back(static_cast<int64_t>(end));
-    return {};
-  }
-};
 
 const PreRule* FindPreRule(std::string_view name) {
   for (const PreRule& rule : kRules) {
@@ -146,45 +78,49 @@ std::string PreRuleNames() {
   return names;
 }
 
-PreTokenizer::PreTokenizer() = default;
-PreTokenizer::~PreTokenizer() = default;
+std::string_view Gpt2Pattern() {
+  return kGpt2;
+}
 
-Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(
-    const std::vector<std::string_view>& passes) {
+Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::vector<SplitPass>& passes) {
   std::unique_ptr<PreTokenizer> result(new PreTokenizer);
-  for (std::string_view pattern : passes) {
-    TRINE_ASSIGN(const std::string rewritten, RewriteWhiteSpace(pattern));
-    int error = 0;
-    size_t offset = 0;
-    Pass pass;
-    pass.code.reset(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(rewritten.data()),
-                                    rewritten.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset,
-                                    nullptr));
-    if (pass.code == nullptr) return BadPattern(pattern, ErrorText(error));
-    pass.jit = pcre2_jit_compile_8(pass.code.get(), PCRE2_JIT_COMPLETE) == 0;
-    result->passes_.push_back(std::move(pass));
+  for (const SplitPass& pass : passes) {
+    TRINE_ASSIGN(auto regex, Regex::Compile(pass.pattern));
+    result->passes_.push_back({std::move(regex), pass.keep});
   }
   return result;
 }
 
-Status PreTokenizer::Split(std::string_view text, std::vector<int64_t>* ends) const {
-  ends->clear();
-  if (text.empty()) return {};
-  ends->push_back(static_cast<int64_t>(text.size()));
-  const MatchContext context = MakeContext(text.size());
-  std::vector<int64_t> before;
-  for (const Pass& pass : passes_) {
-    const MatchData match(pcre2_match_data_create_from_pattern_8(pass.code.get(), nullptr));
-    before.swap(*ends);
-    ends->clear();
-    size_t begin = 0;
-    for (int64_t end : before) {
-      TRINE_RETURN_IF_ERROR(
-          pass.Split(text, begin, static_cast<size_t>(end), match.get(), context.get(), ends));
-      begin = static_cast<size_t>(end);
-    }
+Status PreTokenizer::Split(std::string_view text, RegexScratch* scratch, const Sink& sink) const {
+  if (SplitFrom(0, text, scratch, sink)) return {};
+  return BadInput("text of " + std::to_string(text.size()) + " bytes cannot be split into words (" +
+                  scratch->Error() + "); shorten it");
+}
+
+// False: matching gave up.
+bool PreTokenizer::SplitFrom(size_t pass, std::string_view text, RegexScratch* scratch,
+                             const Sink& sink) const {
+  if (text.empty()) return true;
+  if (pass == passes_.size()) {
+    sink(text);
+    return true;
   }
-  return {};
+  const SplitPass::Keep keep = passes_[pass].keep;
+  const auto pass_on = [&](size_t begin, size_t end, SplitPass::Keep dropped) {
+    if (begin == end || keep == dropped) return true;
+    return SplitFrom(pass + 1, text.substr(begin, end - begin), scratch, sink);
+  };
+  size_t done = 0;
+  Matches matches(*passes_[pass].regex, text, scratch);
+  Regex::Outcome outcome;
+  while ((outcome = matches.Next()) == Regex::Outcome::kMatch) {
+    const size_t end = matches.end();
+    if (!pass_on(done, matches.begin(), SplitPass::Keep::kMatches)) return false;
+    if (!pass_on(matches.begin(), end, SplitPass::Keep::kGaps)) return false;
+    done = end;
+  }
+  if (outcome == Regex::Outcome::kGaveUp) return false;
+  return pass_on(done, text.size(), SplitPass::Keep::kMatches);
 }
 
 }  // namespace trine

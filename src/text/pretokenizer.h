@@ -1,24 +1,33 @@
-// PreTokenizer: cuts text into the pieces that byte-level BPE never merges across, by a named list
-// of regular expressions. The table in pretokenizer.cc is the place to add one. It knows no
-// vocabulary.
+// PreTokenizer: cuts text into the pieces that byte-level BPE never merges across, by a list of
+// regular expressions: those of tokenizer.ggml.pre by name, the table in pretokenizer.cc is the
+// place to add one; others as a tokenizer.json states them. It knows no vocabulary.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/core/result.h"
+#include "src/text/regex.h"
 
 namespace trine {
+
+// One pass over a text: the matches of a pattern and the gaps between them become pieces.
+struct SplitPass {
+  enum class Keep { kBoth, kMatches, kGaps };
+
+  std::string pattern;  // pattern.h says in which dialect
+  Keep keep = Keep::kBoth;
+};
 
 // What a value of tokenizer.ggml.pre stands for.
 struct PreRule {
   std::string_view name;
-  std::vector<std::string_view> passes;  // in order; each splits the pieces left by the one before
-  bool ignore_merges;                    // a piece that is a token is that token, merges or not
-  bool add_bos;                          // where the metadata does not say
+  std::vector<SplitPass> passes;  // in order; each splits the pieces left by the one before
+  bool ignore_merges;             // a piece that is a token is that token, merges or not
+  bool add_bos;                   // where the metadata does not say
 };
 
 // nullptr if there is no such rule.
@@ -27,26 +36,34 @@ const PreRule* FindPreRule(std::string_view name);
 // "smollm, gpt-2, ...": for error messages.
 std::string PreRuleNames();
 
+// GPT-2's pattern, which tokenizer.json calls ByteLevel's own.
+std::string_view Gpt2Pattern();
+
 // Immutable after creation, so any thread may use it.
 class PreTokenizer {
  public:
-  // The patterns are Perl-like with Unicode classes; \s and \S mean Unicode's White_Space. An error
-  // names the pattern that does not compile.
-  static Result<std::unique_ptr<PreTokenizer>> Create(const std::vector<std::string_view>& passes);
+  // An error names the pattern that is not supported. No passes: the text is one piece.
+  static Result<std::unique_ptr<PreTokenizer>> Create(const std::vector<SplitPass>& passes);
 
-  ~PreTokenizer();
   PreTokenizer(const PreTokenizer&) = delete;
   PreTokenizer& operator=(const PreTokenizer&) = delete;
 
-  // Replaces *ends with the end offset of each piece; the pieces are not empty and cover the text.
-  // What a pattern leaves unmatched is a piece too. `text` must be valid UTF-8. Matching that
-  // breaks off (its limits grow with the text, so it should not) is an error, never a short result.
-  Status Split(std::string_view text, std::vector<int64_t>* ends) const;
+  using Sink = std::function<void(std::string_view piece)>;
+
+  // Hands every piece of `text` to `sink`, in order; pieces are not empty and lie in `text`, which
+  // must be valid UTF-8. Matching that breaks off is an error, never a short result: the scratch
+  // bounds the time.
+  Status Split(std::string_view text, RegexScratch* scratch, const Sink& sink) const;
 
  private:
-  struct Pass;
+  struct Pass {
+    std::unique_ptr<const Regex> regex;
+    SplitPass::Keep keep;
+  };
 
-  PreTokenizer();
+  PreTokenizer() = default;
+
+  bool SplitFrom(size_t pass, std::string_view text, RegexScratch* scratch, const Sink& sink) const;
 
   std::vector<Pass> passes_;
 };

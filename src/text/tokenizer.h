@@ -1,9 +1,11 @@
 // Tokenizer: text to token ids and back. Immutable after creation, so any thread may use it.
-// It knows no model, file or rank; vocabulary and rules come from Metadata (tokenizer.ggml.*).
+// It knows no model and no rank; vocabulary and rules come from Metadata (tokenizer.ggml.*) or from
+// Hugging Face's tokenizer.json.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,19 +27,46 @@ enum class TokenType : uint8_t {
 
 class Tokenizer {
  public:
-  // Byte-level BPE ("gpt2") with the pre-tokenisers smollm, gpt-2, qwen2, qwen35 and llama-bpe. An
-  // unknown model or pre-tokeniser is refused
-  // by name; so are arrays of unequal length, merges that do not parse and ids out of range.
+  // Byte-level BPE ("gpt2") with the pre-tokenisers smollm, gpt-2, qwen2, qwen35 and llama-bpe, and
+  // SentencePiece's BPE ("llama"). An unknown model or pre-tokeniser is refused by name; so are
+  // arrays of unequal length, merges that do not parse, scores that are no numbers and ids out of
+  // range. Text is not normalised: GGUF has no key that says so.
   static Result<std::unique_ptr<Tokenizer>> FromMetadata(const Metadata& meta);
+
+  // Byte-level BPE from tokenizer.json and, unless its path is empty, tokenizer_config.json: from
+  // the latter come only BOS, EOS, padding and the chat template, and its add_bos_token and
+  // add_eos_token win over the post-processor. Split (Regex or String; Isolated or Removed),
+  // Digits, ByteLevel and Sequence pre-tokenisers, NFC or no normaliser and every flag of added
+  // tokens are supported, anything else is refused by name. Truncation and padding are not applied.
+  // An added token that is "special" is a control token, another one user-defined.
+  static Result<std::unique_ptr<Tokenizer>> FromJson(const std::string& tokenizer_path,
+                                                     const std::string& config_path);
 
   virtual ~Tokenizer() = default;
 
-  // Whether control tokens in the text (<|im_start|>, ...) become their ids: yes for templates and
-  // prompts of the caller's own, never for text from a user.
+  // Whether control and unknown tokens in the text (<|im_start|>, ...) become their ids: yes for
+  // templates and prompts of the caller's own, never for text from a user. User-defined tokens
+  // always do.
   enum class Special { kAsText, kParse };
+  struct TextSpan {
+    std::string_view text;
+    Special special;
+  };
 
-  // No BOS or EOS is added. Text that is not valid UTF-8 is an error naming the byte offset.
-  virtual Result<std::vector<int32_t>> Encode(std::string_view text, Special special) const = 0;
+  // The ids of the concatenated text; no BOS or EOS is added. A border between spans is no border
+  // between tokens: it only bounds where control tokens count. One is found where it lies in text
+  // of kParse as a whole, be that one span or several in a row; everywhere else its characters are
+  // text, which no merging turns into a control token. Tokens are found leftmost first, the longest
+  // of those that begin there. Text that is not valid UTF-8, or longer than 2 GiB, is an error
+  // naming the byte; a span may end inside a character.
+  // Linear in time (n log n within a word) and, beside the ids, in memory: at most about 16 bytes
+  // for each byte of the longest word.
+  virtual Result<std::vector<int32_t>> Encode(std::span<const TextSpan> spans) const = 0;
+
+  Result<std::vector<int32_t>> Encode(std::string_view text, Special special) const {
+    const TextSpan span{text, special};
+    return Encode(std::span(&span, 1));
+  }
 
   // The bytes of one token; control tokens give their text. May be part of a UTF-8 character. An id
   // outside the vocabulary (models pad theirs) has no text and is kUnused.
@@ -45,18 +74,28 @@ class Tokenizer {
 
   virtual TokenType Type(int32_t id) const = 0;
   virtual int64_t size() const = 0;            // vocabulary entries
-  virtual std::string_view model() const = 0;  // "gpt2"
-  virtual std::string_view pre() const = 0;    // "smollm"
+  virtual std::string_view model() const = 0;  // "gpt2" or "llama"
+  virtual std::string_view pre() const = 0;    // "smollm"; "tokenizer.json"; "" for "llama"
 
-  virtual int32_t bos() const = 0;   // -1 if none
-  virtual bool add_bos() const = 0;  // the model wants BOS before a prompt
+  virtual int32_t bos() const = 0;  // -1 if none; so are these:
+  virtual int32_t eos() const = 0;
+  virtual int32_t pad() const = 0;
+  virtual bool add_bos() const = 0;     // the model wants BOS before a text
+  virtual bool add_eos() const = 0;     // ... and EOS behind one (not behind a prompt to continue)
+  virtual bool adds_space() const = 0;  // Encode puts a space in front, which decoding has to drop
   virtual const std::vector<int32_t>& end_of_generation() const = 0;  // sorted ids
+  virtual std::string_view chat_template() const = 0;                 // Jinja; "" if none
 };
 
 // Streams the text of a token sequence: holds back bytes until they form whole UTF-8 characters.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // What the first token is: the beginning of a text, where a space that Encode put there is
+  // dropped; or a continuation, as what a model generates.
+  enum class Start { kText, kContinuation };
+
+  explicit Detokenizer(const Tokenizer& tokenizer, Start start = Start::kContinuation)
+      : tokenizer_(tokenizer), drop_space_(start == Start::kText && tokenizer.adds_space()) {}
 
   // The text that became complete with this token (may be empty). Control tokens give no text.
   std::string Next(int32_t id);
@@ -66,6 +105,7 @@ class Detokenizer {
 
  private:
   const Tokenizer& tokenizer_;
+  bool drop_space_;  // at the next token with text
   std::string pending_;
 };
 

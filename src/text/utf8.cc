@@ -1,5 +1,7 @@
 #include "src/text/utf8.h"
 
+#include <utf8proc.h>
+
 #include <cstring>
 
 namespace trine {
@@ -87,6 +89,35 @@ void AppendUtf8(char32_t code_point, std::string* out) {
     put(0x80 | ((code_point >> 6) & 0x3F));
   }
   put(0x80 | (code_point & 0x3F));
+}
+
+bool IsWhiteSpace(char32_t c) {
+  if (c < 0x100) return c == 0x20 || (c >= 0x9 && c <= 0xD) || c == 0x85 || c == 0xA0;
+  return c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
+}
+
+bool IsWordCharacter(char32_t c) {
+  const bool joiner = c == 0x200C || c == 0x200D;
+  const bool circled = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                       (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  if (joiner || circled) return true;  // alphabetic symbols, which their category does not tell
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace trine

@@ -1,5 +1,5 @@
-// UTF-8: validating and stepping through it. It knows no token. Strict as Unicode's table 3-7: no
-// overlong forms, no surrogates, nothing above U+10FFFF.
+// UTF-8: validating and stepping through it, and two kinds of characters. It knows no token. Strict
+// as Unicode's table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
 #pragma once
 
 #include <cstdint>
@@ -29,5 +29,10 @@ int64_t ValidUtf8Prefix(std::string_view bytes);
 char32_t DecodeUtf8(std::string_view text, size_t* at);
 
 void AppendUtf8(char32_t code_point, std::string* out);
+
+bool IsWhiteSpace(char32_t code_point);  // Unicode's White_Space
+
+// Letters, marks, decimal digits, connectors and joiners: Unicode's \w (UTS 18, annex C).
+bool IsWordCharacter(char32_t code_point);
 
 }  // namespace trine

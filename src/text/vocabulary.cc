@@ -38,9 +38,9 @@ Status ReadTypes(const Metadata& meta, size_t count, std::vector<TokenType>* typ
   return {};
 }
 
-// An id that another key names; -1 if the key is absent.
-Result<int32_t> ReadId(const Metadata& meta, std::string_view key, size_t count) {
-  if (meta.Find(key) == nullptr) return int32_t{-1};
+// An id that another key names; `fallback` if the key is absent and there is such an id, else -1.
+Result<int32_t> ReadId(const Metadata& meta, std::string_view key, size_t count, int32_t fallback) {
+  if (meta.Find(key) == nullptr) return fallback < static_cast<int64_t>(count) ? fallback : -1;
   TRINE_ASSIGN(const int64_t id, meta.Int(key));
   if (id < 0 || id >= static_cast<int64_t>(count)) {
     return BadInput(std::string(key) + " is " + std::to_string(id) + ", but the vocabulary has " +
@@ -57,46 +57,55 @@ Status ReadPieces(const std::vector<std::string>& tokens, TextToBytes to_bytes,
                       "] is not valid UTF-8; convert the file again");
     }
     std::string bytes;
-    const bool normal = vocabulary->types[id] == TokenType::kNormal;
-    vocabulary->pieces.Append(normal && to_bytes(tokens[id], &bytes) ? bytes : tokens[id]);
-  }
-  return {};
-}
-
-void CollectSpecialTokens(const std::vector<std::string>& tokens, Vocabulary* vocabulary) {
-  std::vector<SpecialTokens::Token> always;
-  std::vector<SpecialTokens::Token> with_control;
-  for (size_t id = 0; id < tokens.size(); ++id) {
     const TokenType type = vocabulary->types[id];
-    const bool control = type == TokenType::kControl;
-    if (!control && type != TokenType::kUserDefined && type != TokenType::kUnknown) continue;
-    with_control.push_back({tokens[id], static_cast<int32_t>(id)});
-    if (!control) always.push_back(with_control.back());
+    vocabulary->pieces.Append(to_bytes(tokens[id], type, &bytes) ? bytes : tokens[id]);
   }
-  vocabulary->always = SpecialTokens(std::move(always));
-  vocabulary->with_control = SpecialTokens(std::move(with_control));
-}
-
-Status CollectEndTokens(const Metadata& meta, const std::vector<std::string>& tokens,
-                        Vocabulary* vocabulary) {
-  std::vector<int32_t>& ends = vocabulary->end_of_generation;
-  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
-    TRINE_ASSIGN(const int32_t id, ReadId(meta, key, tokens.size()));
-    if (id >= 0) ends.push_back(id);
-  }
-  for (size_t id = 0; id < tokens.size(); ++id) {
-    if (vocabulary->types[id] != TokenType::kControl) continue;
-    if (std::count(std::begin(kEndMarkers), std::end(kEndMarkers), tokens[id]) == 0) continue;
-    ends.push_back(static_cast<int32_t>(id));
-  }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   return {};
 }
 
 }  // namespace
 
-Result<Vocabulary> ReadVocabulary(const Metadata& meta, TextToBytes to_bytes, bool add_bos) {
+void Vocabulary::AppendSpecial(TokenType type, std::vector<SpecialTokens::Token>* tokens) const {
+  for (int32_t id = 0; id < static_cast<int32_t>(size()); ++id) {
+    if (types[static_cast<size_t>(id)] != type) continue;
+    tokens->push_back({std::string(pieces[id]), id, type != TokenType::kUserDefined});
+  }
+}
+
+void Vocabulary::CollectEndTokens(int32_t turn_end) {
+  std::vector<int32_t>& ends = end_of_generation;
+  for (const int32_t id : {eos, turn_end}) {
+    if (id >= 0) ends.push_back(id);
+  }
+  for (int32_t id = 0; id < static_cast<int32_t>(size()); ++id) {
+    if (types[static_cast<size_t>(id)] != TokenType::kControl) continue;
+    if (std::count(std::begin(kEndMarkers), std::end(kEndMarkers), pieces[id]) == 0) continue;
+    ends.push_back(id);
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+}
+
+Status Vocabulary::CheckEnds(std::string_view bos_key, std::string_view eos_key) const {
+  const auto missing = [](const char* does, std::string_view key, std::string_view instead) {
+    return BadInput("this tokenizer " + std::string(does) + " token, but " + std::string(key) +
+                    " is missing; add it or set " + std::string(instead) + " to false");
+  };
+  const auto flag_of = [](std::string_view key, const char* name) {
+    const size_t dot = key.rfind('.');
+    return std::string(key.substr(0, dot == std::string_view::npos ? 0 : dot + 1)) + name;
+  };
+  if (add_bos && bos < 0) {
+    return missing("begins prompts with a BOS", bos_key, flag_of(bos_key, "add_bos_token"));
+  }
+  if (add_eos && eos < 0) {
+    return missing("ends texts with an EOS", eos_key, flag_of(eos_key, "add_eos_token"));
+  }
+  return {};
+}
+
+Result<Vocabulary> ReadVocabulary(const Metadata& meta, TextToBytes to_bytes,
+                                  const VocabularyDefaults& defaults) {
   TRINE_ASSIGN(const std::vector<std::string>* tokens, meta.Strings(kTokens));
   if (tokens == nullptr || tokens->empty() || tokens->size() > kMaxEntries) {
     return BadInput(
@@ -105,18 +114,22 @@ Result<Vocabulary> ReadVocabulary(const Metadata& meta, TextToBytes to_bytes, bo
         "; a model file needs 1 to " + std::to_string(kMaxEntries) + " tokens");
   }
   Vocabulary vocabulary;
-  TRINE_RETURN_IF_ERROR(ReadTypes(meta, tokens->size(), &vocabulary.types));
+  const size_t count = tokens->size();
+  TRINE_RETURN_IF_ERROR(ReadTypes(meta, count, &vocabulary.types));
   TRINE_RETURN_IF_ERROR(ReadPieces(*tokens, to_bytes, &vocabulary));
-  CollectSpecialTokens(*tokens, &vocabulary);
-  TRINE_RETURN_IF_ERROR(CollectEndTokens(meta, *tokens, &vocabulary));
-
   constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
-  TRINE_ASSIGN(vocabulary.bos, ReadId(meta, kBos, tokens->size()));
-  TRINE_ASSIGN(vocabulary.add_bos, meta.BoolOr("tokenizer.ggml.add_bos_token", add_bos));
-  if (vocabulary.add_bos && vocabulary.bos < 0) {
-    return BadInput("this tokenizer begins prompts with a BOS token, but " + std::string(kBos) +
-                    " is missing; add it or set tokenizer.ggml.add_bos_token to false");
-  }
+  constexpr std::string_view kEos = "tokenizer.ggml.eos_token_id";
+  TRINE_ASSIGN(vocabulary.bos, ReadId(meta, kBos, count, defaults.bos));
+  TRINE_ASSIGN(vocabulary.eos, ReadId(meta, kEos, count, defaults.eos));
+  TRINE_ASSIGN(vocabulary.pad, ReadId(meta, "tokenizer.ggml.padding_token_id", count, -1));
+  TRINE_ASSIGN(vocabulary.unknown,
+               ReadId(meta, "tokenizer.ggml.unknown_token_id", count, defaults.unknown));
+  TRINE_ASSIGN(const int32_t turn_end, ReadId(meta, "tokenizer.ggml.eot_token_id", count, -1));
+  vocabulary.CollectEndTokens(turn_end);
+  TRINE_ASSIGN(vocabulary.add_bos, meta.BoolOr("tokenizer.ggml.add_bos_token", defaults.add_bos));
+  TRINE_ASSIGN(vocabulary.add_eos, meta.BoolOr("tokenizer.ggml.add_eos_token", false));
+  TRINE_RETURN_IF_ERROR(vocabulary.CheckEnds(kBos, kEos));
+  TRINE_ASSIGN(vocabulary.chat_template, meta.StringOr("tokenizer.chat_template", ""));
   return vocabulary;
 }
 

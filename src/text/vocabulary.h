@@ -1,4 +1,4 @@
-// Vocabulary: what the metadata says of the tokens, whatever the tokenizer's model: their bytes and
+// Vocabulary: what a file says of the tokens, whatever the tokenizer's model: their bytes and
 // types, and which ids begin and end a text. It knows no merge and no score.
 #pragma once
 
@@ -22,18 +22,36 @@ constexpr size_t kMaxEntries = size_t{1} << 28;
 struct Vocabulary {
   PieceList pieces;  // bytes by id; special tokens as they are written
   std::vector<TokenType> types;
-  int32_t bos = -1;
-  bool add_bos = false;
+  int32_t bos = -1, eos = -1, pad = -1, unknown = -1;
+  bool add_bos = false, add_eos = false;
   std::vector<int32_t> end_of_generation;
-  SpecialTokens always{{}};        // user-defined and unknown tokens
-  SpecialTokens with_control{{}};  // these and the control tokens
+  std::string chat_template;
+
+  int64_t size() const { return pieces.size(); }
+
+  // Every token of the type, to be found in text.
+  void AppendSpecial(TokenType type, std::vector<SpecialTokens::Token>* tokens) const;
+
+  // Fills end_of_generation: eos, `turn_end` (-1: none) and the control tokens known to end a text.
+  void CollectEndTokens(int32_t turn_end);
+
+  // An error where add_bos or add_eos want a token that is not there. `bos_key`, `eos_key`: where
+  // the file would name it.
+  Status CheckEnds(std::string_view bos_key, std::string_view eos_key) const;
 };
 
-// The bytes of a normal token from its text in the file. False: the text is its bytes.
-using TextToBytes = bool (*)(std::string_view text, std::string* bytes);
+// The bytes of a token from its text in the file. False: the text is its bytes.
+using TextToBytes = bool (*)(std::string_view text, TokenType type, std::string* bytes);
 
-// `add_bos` holds where the metadata does not say. An error names the key or token at fault: an
-// array that is missing or not as long as another, a type or id out of range.
-Result<Vocabulary> ReadVocabulary(const Metadata& meta, TextToBytes to_bytes, bool add_bos);
+// What holds where the metadata does not say.
+struct VocabularyDefaults {
+  int32_t bos = -1, eos = -1, unknown = -1;  // as far as there are such ids
+  bool add_bos = false;
+};
+
+// An error names the key or token at fault: an array that is missing or not as long as another, a
+// type or id out of range.
+Result<Vocabulary> ReadVocabulary(const Metadata& meta, TextToBytes to_bytes,
+                                  const VocabularyDefaults& defaults);
 
 }  // namespace trine

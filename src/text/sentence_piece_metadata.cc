@@ -1,0 +1,154 @@
+// SentencePiece's BPE from GGUF's metadata (tokenizer.ggml.model = llama).
+#include <algorithm>
+#include <cmath>
+
+#include "src/text/bpe_tokenizer.h"
+
+namespace trine {
+namespace {
+
+constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581 stands for a space
+constexpr const char* kTokens = "tokenizer.ggml.tokens";
+constexpr const char* kScores = "tokenizer.ggml.scores";
+
+// Finding all ways to make a token of two takes the square of its length.
+constexpr size_t kMaxTokenBytes = 256;
+
+// "<0x0A>"; -1 if it is not of this form.
+int ByteOf(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
+  const size_t high = kDigits.find(text[3]);
+  const size_t low = kDigits.find(text[4]);
+  if (high == std::string_view::npos || low == std::string_view::npos) return -1;
+  return static_cast<int>(high * 16 + low);
+}
+
+bool ToBytes(std::string_view text, TokenType type, std::string* bytes) {
+  if (type == TokenType::kControl || type == TokenType::kUnknown) return false;
+  if (type == TokenType::kByte) {
+    const int byte = ByteOf(text);
+    if (byte >= 0) bytes->assign(1, static_cast<char>(byte));
+    return byte >= 0;
+  }
+  bytes->clear();
+  for (size_t done = 0; done < text.size();) {
+    const size_t mark = std::min(text.find(kMark, done), text.size());
+    bytes->append(text.substr(done, mark - done));
+    if (mark < text.size()) bytes->push_back(' ');
+    done = mark + kMark.size();
+  }
+  return true;
+}
+
+// What would change the text in ways that are not implemented.
+Status CheckNormalization(const Metadata& meta) {
+  TRINE_ASSIGN(const bool squeeze, meta.BoolOr("tokenizer.ggml.remove_extra_whitespaces", false));
+  if (squeeze) {
+    return BadInput(
+        "tokenizer.ggml.remove_extra_whitespaces is true, which is not supported with model "
+        "'llama'; use a model without it");
+  }
+  if (meta.Find("tokenizer.ggml.precompiled_charsmap") != nullptr) {
+    return BadInput(
+        "tokenizer.ggml.precompiled_charsmap (a normaliser) is not supported with model 'llama'; "
+        "use a model without it");
+  }
+  return {};
+}
+
+// The rank of a token's merge: 0 for the highest score, the same for equal ones.
+Result<std::vector<int32_t>> RanksOf(const Metadata& meta, size_t count) {
+  TRINE_ASSIGN(const std::vector<double>* scores, meta.Floats(kScores));
+  if (scores == nullptr || scores->size() != count) {
+    return BadInput(
+        std::string(kScores) + " is " +
+        (scores == nullptr ? "missing" : std::to_string(scores->size()) + " entries long") +
+        "; model 'llama' needs one for each of the " + std::to_string(count) + " tokens");
+  }
+  for (size_t id = 0; id < count; ++id) {
+    if (std::isnan((*scores)[id])) {
+      return BadInput(std::string(kScores) + "[" + std::to_string(id) +
+                      "] is not a number; convert the file again");
+    }
+  }
+  std::vector<double> sorted(*scores);
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  std::vector<int32_t> ranks;
+  for (const double score : *scores) {
+    const auto at = std::lower_bound(sorted.begin(), sorted.end(), score, std::greater<>());
+    ranks.push_back(static_cast<int32_t>(at - sorted.begin()));
+  }
+  return ranks;
+}
+
+Status AddTokens(const std::vector<std::string>& texts, const Vocabulary& vocabulary,
+                 BpeBuilder* builder, CharacterJoins* joins) {
+  int64_t bytes = 0;
+  for (int32_t id = 0; id < static_cast<int32_t>(vocabulary.size()); ++id) {
+    const TokenType type = vocabulary.types[static_cast<size_t>(id)];
+    const std::string_view piece = vocabulary.pieces[id];
+    const std::string name = std::string(kTokens) + "[" + std::to_string(id) + "]";
+    const bool normal = type == TokenType::kNormal;
+    if (normal && piece.size() > kMaxTokenBytes) {
+      return BadInput(name + " is " + std::to_string(piece.size()) + " bytes long; at most " +
+                      std::to_string(kMaxTokenBytes) + " are supported");
+    }
+    TRINE_RETURN_IF_ERROR(builder->AddToken(normal ? piece : std::string_view()));
+    if (normal) joins->AddToken(piece);
+    if (type != TokenType::kByte) continue;
+    const int byte = ByteOf(texts[static_cast<size_t>(id)]);
+    if (byte < 0) {
+      return BadInput(name + " is a byte token '" + texts[static_cast<size_t>(id)] +
+                      "', not of the form <0xHH>; convert the file again");
+    }
+    builder->SetByteToken(static_cast<unsigned char>(byte), id);
+    ++bytes;
+  }
+  if (bytes != 0 && !builder->HasAllBytes()) {
+    return BadInput(std::string(kTokens) + " has " + std::to_string(bytes) +
+                    " byte tokens, but not one for each of the 256 bytes; convert the file again");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> ReadSentencePieceMetadata(const Metadata& meta) {
+  TokenizerParts parts;
+  parts.model = "llama";
+  parts.spaces_are_marks = true;
+  TRINE_RETURN_IF_ERROR(CheckNormalization(meta));
+  if (meta.Find("tokenizer.ggml.token_type") == nullptr) {
+    return BadInput(
+        "tokenizer.ggml.token_type is missing; model 'llama' needs it to tell byte tokens, convert "
+        "the file again");
+  }
+  const VocabularyDefaults defaults = {/*bos=*/1, /*eos=*/2, /*unknown=*/0, /*add_bos=*/true};
+  TRINE_ASSIGN(parts.vocabulary, ReadVocabulary(meta, ToBytes, defaults));
+  TRINE_ASSIGN(const bool prefix, meta.BoolOr("tokenizer.ggml.add_space_prefix", true));
+  if (prefix) parts.prefix = TokenizerParts::Prefix::kText;
+
+  const Vocabulary& vocabulary = parts.vocabulary;
+  TRINE_ASSIGN(const std::vector<std::string>* texts, meta.Strings(kTokens));
+  TRINE_ASSIGN(const std::vector<int32_t> ranks, RanksOf(meta, texts->size()));
+  BpeBuilder builder(Bpe::Unit::kCharacter);
+  auto joins = std::make_unique<CharacterJoins>();
+  TRINE_RETURN_IF_ERROR(AddTokens(*texts, vocabulary, &builder, joins.get()));
+  builder.AddMergesOfTokens(ranks);
+  if (!builder.HasAllBytes()) builder.SetUnknown(vocabulary.unknown, /*fuse=*/true);
+  parts.bpe = builder.Finish(/*ignore_merges=*/false);
+  parts.joins = std::move(joins);
+
+  std::vector<SpecialTokens::Token> special;
+  vocabulary.AppendSpecial(TokenType::kControl, &special);
+  vocabulary.AppendSpecial(TokenType::kUnknown, &special);
+  parts.special = SpecialTokens(std::move(special));
+  std::vector<SpecialTokens::Token> user_defined;
+  vocabulary.AppendSpecial(TokenType::kUserDefined, &user_defined);
+  parts.normalized_special = SpecialTokens(std::move(user_defined));
+  return MakeTokenizer(std::move(parts));
+}
+
+}  // namespace trine

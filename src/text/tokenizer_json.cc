@@ -1,0 +1,471 @@
+// Byte-level BPE from Hugging Face's tokenizer.json and tokenizer_config.json. Errors name fields
+// by their path from the root of the file.
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/text/bpe_tokenizer.h"
+#include "src/text/byte_level.h"
+#include "src/text/json_fields.h"
+#include "src/text/pattern.h"
+#include "src/text/utf8.h"
+
+namespace trine {
+namespace {
+
+constexpr const char* kConfigName = "tokenizer_config.json";
+constexpr size_t kMaxPasses = 32;
+
+class Reader {
+ public:
+  Reader(const nlohmann::json& root, const nlohmann::json& config)
+      : root_(root, ""), config_(config, kConfigName) {}
+
+  Result<std::unique_ptr<Tokenizer>> Read();
+
+ private:
+  struct Added {
+    SpecialTokens::Token token;
+    bool normalized;
+  };
+
+  Status ReadModelTokens(const JsonField& vocab);
+  Status ReadAddedTokens(const JsonField& added);
+  Result<Added> ReadAddedToken(const JsonField& field);
+  Status FillVocabulary();
+  Status ReadMerges(BpeBuilder* builder);
+  Status CheckModel();
+  Status CheckUnknown(BpeBuilder* builder);
+  Status MarkUnknown();
+  Status ReadNormalizer(const JsonField& normalizer);
+  Status ReadPreTokenizer(const JsonField& pre);
+  Status ReadSplit(const JsonField& split);
+  Status ReadByteLevel(const JsonField& level);
+  Status ReadDecoder(const JsonField& decoder);
+  Status ReadPostProcessor(const JsonField& processor);
+  Status ReadTemplate(const JsonField& processor);
+  Status ReadConfig();
+  Status ReadEnd(const char* name, const char* flag, int32_t* id, bool* add);
+  Result<int32_t> ConfigToken(const char* name);
+
+  bool IsFree(int64_t id) const { return texts_[static_cast<size_t>(id)] == nullptr; }
+
+  const JsonField root_, config_;
+  TokenizerParts parts_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // of every token, by its text in root_
+  std::vector<const std::string*> texts_;              // by id; nullptr: there is none
+  std::vector<bool> in_model_;                         // by id
+  std::vector<Added> added_;
+  std::vector<SplitPass> passes_;
+  bool has_byte_level_ = false;
+};
+
+// The ids leave at most as many gaps as there are tokens: memory in proportion to the file.
+Status Reader::ReadModelTokens(const JsonField& vocab) {
+  if (!vocab.value().is_object() || vocab.value().empty()) {
+    return vocab.Refuse("an object of tokens and ids is needed");
+  }
+  const size_t count = vocab.value().size() + root_["added_tokens"].value().size();
+  texts_.assign(2 * std::min(count, kMaxEntries / 2) + 1000, nullptr);
+  in_model_.assign(texts_.size(), false);
+  for (const auto& [text, value] : vocab.value().items()) {
+    const JsonField field(value, vocab.path() + "[" + nlohmann::json(text).dump() + "]");
+    TRINE_ASSIGN(const int64_t id, field.Int());
+    if (id < 0 || id >= std::ssize(texts_)) {
+      return field.Refuse("ids from 0 to " + std::to_string(texts_.size() - 1) +
+                          " are possible with " + std::to_string(count) + " tokens");
+    }
+    if (!IsFree(id)) return field.Refuse("'" + *texts_[static_cast<size_t>(id)] + "' has that id");
+    texts_[static_cast<size_t>(id)] = &text;
+    in_model_[static_cast<size_t>(id)] = true;
+    ids_.emplace(text, static_cast<int32_t>(id));
+  }
+  return {};
+}
+
+Result<Reader::Added> Reader::ReadAddedToken(const JsonField& field) {
+  TRINE_ASSIGN(const int64_t id, field["id"].Int());
+  TRINE_ASSIGN(std::string text, field["content"].String());
+  TRINE_ASSIGN(const bool special, field["special"].Bool());
+  TRINE_ASSIGN(const bool single_word, field["single_word"].Bool());
+  TRINE_ASSIGN(const bool lstrip, field["lstrip"].Bool());
+  TRINE_ASSIGN(const bool rstrip, field["rstrip"].Bool());
+  TRINE_ASSIGN(const bool normalized, field["normalized"].Bool());
+  if (id < 0 || id >= std::ssize(texts_)) {
+    return field["id"].Refuse("ids below " + std::to_string(texts_.size()) +
+                              " are possible with so many tokens");
+  }
+  const auto known = ids_.find(text);
+  if (known != ids_.end() && (known->second != id || !in_model_[static_cast<size_t>(id)])) {
+    return field["content"].Refuse("the token has id " + std::to_string(known->second) +
+                                   " already; make them agree");
+  }
+  if (known == ids_.end() && !IsFree(id)) {
+    return field["id"].Refuse("another token has that id; make them agree");
+  }
+  if (special && normalized && parts_.nfc != nullptr) {
+    return field["normalized"].Refuse(
+        "of a special token it must be false where there is a normalizer");
+  }
+  return Added{{std::move(text), static_cast<int32_t>(id), special, single_word, lstrip, rstrip},
+               normalized};
+}
+
+Status Reader::ReadAddedTokens(const JsonField& added) {
+  if (added.is_null()) return {};
+  TRINE_ASSIGN(const std::vector<JsonField> items, added.Items());
+  for (const JsonField& item : items) {
+    TRINE_ASSIGN(Added token, ReadAddedToken(item));
+    const auto& text = item["content"].value().get_ref<const std::string&>();
+    ids_.emplace(text, token.token.id);
+    texts_[static_cast<size_t>(token.token.id)] = &text;
+    added_.push_back(std::move(token));
+  }
+  std::vector<SpecialTokens::Token> as_written;
+  std::vector<SpecialTokens::Token> normalized;
+  std::string buffer;
+  for (const Added& one : added_) {
+    (one.normalized ? normalized : as_written).push_back(one.token);
+    if (!one.normalized || parts_.nfc == nullptr) continue;
+    normalized.back().text = std::string(parts_.nfc->Apply(one.token.text, &buffer));
+  }
+  parts_.special = SpecialTokens(std::move(as_written));
+  parts_.normalized_special = SpecialTokens(std::move(normalized));
+  return {};
+}
+
+// Types and bytes of the tokens.
+Status Reader::FillVocabulary() {
+  while (!texts_.empty() && texts_.back() == nullptr) texts_.pop_back();
+  Vocabulary& vocabulary = parts_.vocabulary;
+  vocabulary.types.assign(texts_.size(), TokenType::kUnused);
+  std::vector<bool> is_added(texts_.size());
+  for (size_t id = 0; id < texts_.size(); ++id) {
+    if (texts_[id] != nullptr) vocabulary.types[id] = TokenType::kNormal;
+  }
+  for (const Added& one : added_) {
+    const auto id = static_cast<size_t>(one.token.id);
+    vocabulary.types[id] = one.token.control ? TokenType::kControl : TokenType::kUserDefined;
+    is_added[id] = true;
+  }
+  BpeBuilder builder(Bpe::Unit::kByte);
+  std::string bytes;
+  for (size_t id = 0; id < texts_.size(); ++id) {
+    const std::string_view text = texts_[id] == nullptr ? std::string_view() : *texts_[id];
+    const bool mapped = in_model_[id] && ByteLevelToBytes(text, &bytes);
+    vocabulary.pieces.Append(mapped && !is_added[id] ? bytes : text);
+    const bool from_text = mapped && vocabulary.types[id] != TokenType::kControl;
+    TRINE_RETURN_IF_ERROR(builder.AddToken(from_text ? bytes : std::string_view()));
+  }
+  TRINE_RETURN_IF_ERROR(ReadMerges(&builder));
+  TRINE_RETURN_IF_ERROR(CheckUnknown(&builder));
+  TRINE_ASSIGN(const bool ignore_merges, root_["model"]["ignore_merges"].BoolOr(false));
+  parts_.bpe = builder.Finish(ignore_merges);
+  return {};
+}
+
+// "A B" or ["A", "B"]. Of equal pairs the last one counts, so they are added from the end.
+Status Reader::ReadMerges(BpeBuilder* builder) {
+  const JsonField merges = root_["model"]["merges"];
+  if (!merges.value().is_array() || merges.value().size() > kMaxEntries) {
+    return merges.Refuse("an array of at most " + std::to_string(kMaxEntries) + " is needed");
+  }
+  const auto in_model = [this](const std::string& text) {
+    const auto found = ids_.find(text);
+    return found != ids_.end() && in_model_[static_cast<size_t>(found->second)];
+  };
+  const auto refuse = [&merges](size_t rank) {
+    return merges[rank].Refuse("two tokens of model.vocab are needed that make a third one");
+  };
+  std::string left, right, left_bytes, right_bytes;
+  for (size_t rank = merges.value().size(); rank-- > 0;) {
+    const nlohmann::json& merge = merges.value()[rank];
+    if (merge.is_string()) {
+      const auto& line = merge.get_ref<const std::string&>();
+      if (line.starts_with("#version")) continue;
+      const size_t space = line.find(' ');
+      if (space == std::string::npos) return refuse(rank);
+      left = line.substr(0, space);
+      right = line.substr(space + 1);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      left = merge[0].get_ref<const std::string&>();
+      right = merge[1].get_ref<const std::string&>();
+    } else {
+      return refuse(rank);
+    }
+    if (!in_model(left) || !in_model(right) || !in_model(left + right)) return refuse(rank);
+    if (left.empty() || right.empty() || !ByteLevelToBytes(left, &left_bytes) ||
+        !ByteLevelToBytes(right, &right_bytes)) {
+      return refuse(rank);
+    }
+    builder->AddMerge(left_bytes, right_bytes, static_cast<int32_t>(rank));
+  }
+  return {};
+}
+
+Status Reader::CheckModel() {
+  const JsonField model = root_["model"];
+  const auto type = model["type"];
+  // Files of old leave the type out.
+  if (!type.is_null()) {
+    TRINE_ASSIGN(const std::string name, type.String());
+    if (name != "BPE") return type.Refuse("supported: BPE");
+  }
+  if (!model["dropout"].is_null()) return model["dropout"].Refuse("it must be null");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const JsonField field = model[key];
+    if (field.is_null()) continue;
+    TRINE_ASSIGN(const std::string text, field.String());
+    if (!text.empty()) return field.Refuse("only byte-level BPE is supported, without it");
+  }
+  return {};
+}
+
+// What matters only where a byte has no token.
+Status Reader::CheckUnknown(BpeBuilder* builder) {
+  const JsonField model = root_["model"];
+  TRINE_ASSIGN(const bool fallback, model["byte_fallback"].BoolOr(false));
+  TRINE_ASSIGN(const bool fuse, model["fuse_unk"].BoolOr(false));
+  const JsonField unknown = model["unk_token"];
+  if (!unknown.is_null()) {
+    TRINE_ASSIGN(const std::string text, unknown.String());
+    const auto found = ids_.find(text);
+    if (found == ids_.end()) return unknown.Refuse("there is no such token");
+    parts_.vocabulary.unknown = found->second;
+  }
+  if (builder->HasAllBytes()) return {};
+  if (fallback) {
+    return model["byte_fallback"].Refuse("model.vocab must have a token for each of the 256 bytes");
+  }
+  builder->SetUnknown(parts_.vocabulary.unknown, fuse);
+  return {};
+}
+
+Status Reader::ReadNormalizer(const JsonField& normalizer) {
+  TRINE_ASSIGN(const std::string type, normalizer.Type());
+  if (type == "Sequence") {
+    TRINE_ASSIGN(const std::vector<JsonField> items, normalizer["normalizers"].Items());
+    for (const JsonField& item : items) {
+      TRINE_ASSIGN(const std::string inner, item.Type());
+      if (inner != "NFC") return item["type"].Refuse("supported: NFC");
+      parts_.nfc = std::make_unique<Nfc>();
+    }
+    return {};
+  }
+  if (type == "NFC") {
+    parts_.nfc = std::make_unique<Nfc>();
+  } else if (type != "null") {
+    return normalizer["type"].Refuse("supported: NFC, Sequence, or no normalizer");
+  }
+  return {};
+}
+
+Status Reader::ReadPreTokenizer(const JsonField& pre) {
+  TRINE_ASSIGN(const std::string type, pre.Type());
+  if (has_byte_level_) return pre.Refuse("nothing may follow ByteLevel");
+  if (passes_.size() > kMaxPasses) {
+    return pre.Refuse("at most " + std::to_string(kMaxPasses) + " pre-tokenizers are supported");
+  }
+  if (type == "Split") return ReadSplit(pre);
+  if (type == "ByteLevel") return ReadByteLevel(pre);
+  if (type == "Digits") {
+    TRINE_ASSIGN(const bool individual, pre["individual_digits"].BoolOr(false));
+    passes_.push_back({individual ? R"(\p{N})" : R"(\p{N}+)"});
+    return {};
+  }
+  if (type != "Sequence" || pre.path() != "pre_tokenizer") {
+    return pre["type"].Refuse("supported: Split, Digits, ByteLevel and one Sequence of these");
+  }
+  TRINE_ASSIGN(const std::vector<JsonField> items, pre["pretokenizers"].Items());
+  for (const JsonField& item : items) TRINE_RETURN_IF_ERROR(ReadPreTokenizer(item));
+  return {};
+}
+
+Status Reader::ReadSplit(const JsonField& split) {
+  SplitPass pass;
+  TRINE_ASSIGN(const bool invert, split["invert"].BoolOr(false));
+  TRINE_ASSIGN(const std::string behavior, split["behavior"].String());
+  if (behavior == "Removed") {
+    pass.keep = invert ? SplitPass::Keep::kMatches : SplitPass::Keep::kGaps;
+  } else if (behavior != "Isolated") {
+    return split["behavior"].Refuse("supported: Isolated, Removed");
+  }
+  const JsonField pattern = split["pattern"];
+  const JsonField literal = pattern["String"];
+  if (!literal.is_null()) {
+    TRINE_ASSIGN(const std::string text, literal.String());
+    pass.pattern = QuotePattern(text);
+  } else {
+    TRINE_ASSIGN(pass.pattern, pattern["Regex"].String());
+  }
+  passes_.push_back(std::move(pass));
+  return {};
+}
+
+Status Reader::ReadByteLevel(const JsonField& level) {
+  has_byte_level_ = true;
+  const JsonField prefix = level["add_prefix_space"];
+  TRINE_ASSIGN(const bool add_prefix, prefix.BoolOr(true));
+  if (add_prefix && !passes_.empty()) {
+    return prefix.Refuse("it must be false behind other pre-tokenizers");
+  }
+  if (add_prefix) parts_.prefix = TokenizerParts::Prefix::kStretch;
+  TRINE_ASSIGN(const bool use_regex, level["use_regex"].BoolOr(true));
+  if (use_regex) passes_.push_back({std::string(Gpt2Pattern())});
+  return {};
+}
+
+Status Reader::ReadDecoder(const JsonField& decoder) {
+  TRINE_ASSIGN(const std::string type, decoder.Type());
+  if (type == "ByteLevel") return {};
+  const JsonField only = decoder["decoders"];
+  if (type == "Sequence" && only.value().is_array() && only.value().size() == 1) {
+    TRINE_ASSIGN(const std::string inner, only[0].Type());
+    if (inner == "ByteLevel") return {};
+  }
+  return (decoder.is_null() ? decoder : decoder["type"]).Refuse("supported: ByteLevel");
+}
+
+Status Reader::ReadPostProcessor(const JsonField& processor) {
+  TRINE_ASSIGN(const std::string type, processor.Type());
+  if (type == "null" || type == "ByteLevel") return {};  // ByteLevel moves offsets only
+  if (type == "TemplateProcessing") return ReadTemplate(processor);
+  if (type != "Sequence" || processor.path() != "post_processor") {
+    return processor["type"].Refuse("supported: ByteLevel, TemplateProcessing, one Sequence");
+  }
+  TRINE_ASSIGN(const std::vector<JsonField> items, processor["processors"].Items());
+  for (const JsonField& item : items) TRINE_RETURN_IF_ERROR(ReadPostProcessor(item));
+  return {};
+}
+
+// BOS or none, the text, EOS or none.
+Status Reader::ReadTemplate(const JsonField& processor) {
+  const JsonField single = processor["single"];
+  TRINE_ASSIGN(const std::vector<JsonField> items, single.Items());
+  Vocabulary& vocabulary = parts_.vocabulary;
+  bool behind_text = false;
+  for (const JsonField& item : items) {
+    if (!item["Sequence"].is_null()) {
+      if (behind_text) return item.Refuse("the text may occur once");
+      behind_text = true;
+      continue;
+    }
+    TRINE_ASSIGN(const std::string name, item["SpecialToken"]["id"].String());
+    const JsonField ids = processor["special_tokens"][name]["ids"];
+    if (!ids.value().is_array() || ids.value().size() != 1) {
+      return ids.Refuse("an array of one id is needed");
+    }
+    TRINE_ASSIGN(const int64_t id, ids[0].Int());
+    if (id < 0 || id >= vocabulary.size()) return ids[0].Refuse("there is no token with that id");
+    int32_t& end = behind_text ? vocabulary.eos : vocabulary.bos;
+    if (end >= 0) return item.Refuse("one token in front of the text and one behind are supported");
+    end = static_cast<int32_t>(id);
+    (behind_text ? vocabulary.add_eos : vocabulary.add_bos) = true;
+  }
+  if (!behind_text) return single.Refuse("it does not contain the text");
+  return {};
+}
+
+// A token by its text, as a string or as an object with "content"; -1 if there is none.
+Result<int32_t> Reader::ConfigToken(const char* name) {
+  JsonField field = config_[name];
+  if (field.is_null()) return int32_t{-1};
+  if (field.value().is_object()) field = field["content"];
+  TRINE_ASSIGN(const std::string text, field.String());
+  const auto found = ids_.find(text);
+  if (found == ids_.end()) return field.Refuse("tokenizer.json has no such token");
+  return found->second;
+}
+
+// *id and *add are what the post-processor says; what the configuration says wins, but the two may
+// not name different tokens.
+Status Reader::ReadEnd(const char* name, const char* flag, int32_t* id, bool* add) {
+  TRINE_ASSIGN(const int32_t given, ConfigToken(name));
+  TRINE_ASSIGN(const bool wanted, config_[flag].BoolOr(*add));
+  if (wanted && *id >= 0 && given >= 0 && *id != given) {
+    return config_[name].Refuse("post_processor adds token " + std::to_string(*id) +
+                                " instead; make them agree");
+  }
+  if (given >= 0) *id = given;
+  *add = wanted;
+  return {};
+}
+
+Status Reader::ReadConfig() {
+  Vocabulary& vocabulary = parts_.vocabulary;
+  TRINE_RETURN_IF_ERROR(
+      ReadEnd("bos_token", "add_bos_token", &vocabulary.bos, &vocabulary.add_bos));
+  TRINE_RETURN_IF_ERROR(
+      ReadEnd("eos_token", "add_eos_token", &vocabulary.eos, &vocabulary.add_eos));
+  TRINE_ASSIGN(vocabulary.pad, ConfigToken("pad_token"));
+  TRINE_RETURN_IF_ERROR(vocabulary.CheckEnds(std::string(kConfigName) + ".bos_token",
+                                             std::string(kConfigName) + ".eos_token"));
+  vocabulary.CollectEndTokens(/*turn_end=*/-1);
+
+  const JsonField chat = config_["chat_template"];
+  if (chat.is_null()) return {};
+  if (!chat.value().is_array()) {
+    TRINE_ASSIGN(vocabulary.chat_template, chat.String());
+    return {};
+  }
+  TRINE_ASSIGN(const std::vector<JsonField> items, chat.Items());
+  for (const JsonField& item : items) {
+    TRINE_ASSIGN(const std::string name, item["name"].String());
+    TRINE_ASSIGN(std::string text, item["template"].String());
+    if (name == "default") vocabulary.chat_template = std::move(text);
+  }
+  return {};
+}
+
+// Text gives no control token, so that one that text gives is of the unknown type, special or not.
+Status Reader::MarkUnknown() {
+  Vocabulary& vocabulary = parts_.vocabulary;
+  const int32_t unknown = vocabulary.unknown;
+  const auto& ends = vocabulary.end_of_generation;
+  if (unknown == vocabulary.bos || std::find(ends.begin(), ends.end(), unknown) != ends.end()) {
+    return root_["model"]["unk_token"].Refuse(
+        "text would give it, as model.vocab lacks bytes, but it begins or ends texts");
+  }
+  vocabulary.types[static_cast<size_t>(unknown)] = TokenType::kUnknown;
+  return {};
+}
+
+Result<std::unique_ptr<Tokenizer>> Reader::Read() {
+  parts_.model = "gpt2";
+  parts_.pre = "tokenizer.json";
+  if (!root_.value().is_object()) return BadInput("the file is not an object; fetch it again");
+  TRINE_RETURN_IF_ERROR(CheckModel());
+  TRINE_RETURN_IF_ERROR(ReadNormalizer(root_["normalizer"]));
+  TRINE_RETURN_IF_ERROR(ReadModelTokens(root_["model"]["vocab"]));
+  TRINE_RETURN_IF_ERROR(ReadAddedTokens(root_["added_tokens"]));
+  TRINE_RETURN_IF_ERROR(FillVocabulary());
+  const JsonField pre = root_["pre_tokenizer"];
+  TRINE_RETURN_IF_ERROR(ReadPreTokenizer(pre));
+  if (!has_byte_level_) {
+    return pre.Refuse("it needs a ByteLevel: only byte-level BPE is supported");
+  }
+  TRINE_ASSIGN(parts_.words, PreTokenizer::Create(passes_));
+  TRINE_RETURN_IF_ERROR(ReadDecoder(root_["decoder"]));
+  TRINE_RETURN_IF_ERROR(ReadPostProcessor(root_["post_processor"]));
+  TRINE_RETURN_IF_ERROR(ReadConfig());
+
+  if (parts_.bpe->may_give_unknown()) TRINE_RETURN_IF_ERROR(MarkUnknown());
+  return MakeTokenizer(std::move(parts_));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> ReadTokenizerJson(std::string_view tokenizer,
+                                                     std::string_view config) {
+  TRINE_ASSIGN(const nlohmann::json root, ParseJson(tokenizer, "tokenizer.json"));
+  nlohmann::json config_root;
+  if (!config.empty()) {
+    TRINE_ASSIGN(config_root, ParseJson(config, kConfigName));
+    if (!config_root.is_object()) {
+      return BadInput(std::string(kConfigName) + " is not an object; fetch it again");
+    }
+  }
+  return Reader(root, config_root).Read();
+}
+
+}  // namespace trine
