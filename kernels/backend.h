@@ -10,8 +10,9 @@
 // where a granule is narrower), whose products are exact integers.
 //
 // Memory belongs to the caller unless an object is returned. Outputs may not overlap inputs unless
-// said otherwise. Calls return when the result is in place. Nothing here allocates after set-up,
-// and nothing fails: wrong shapes are programmer errors and abort.
+// said otherwise. Calls return when the result is in place. Scratch grows to
+// the largest step seen and is kept. Nothing fails: shapes are the caller's to get right, they are
+// not checked here.
 #pragma once
 
 #include <cstddef>

@@ -74,8 +74,8 @@ class RankExecutor {
 // The life of a rank other than 0: execute what rank 0 broadcasts until it says stop.
 void RunWorker(ControlChannel& control, RankExecutor& executor);
 
-// Rank 0's side of a step, and of the end. `message` is scratch, kept so that a step allocates
-// nothing.
+// Rank 0's side of a step, and of the end. `message` is scratch, kept from step to
+// step.
 const StepResult& BroadcastAndExecute(ControlChannel& control, RankExecutor& executor,
                                       const StepCommand& command, Bytes& message);
 void BroadcastStop(ControlChannel& control);

@@ -40,23 +40,15 @@ Result<int64_t> Positive(const std::string& key, Result<int64_t> value) {
 }
 
 // The dimensions against the first layer's tensors, before any arithmetic is done with them.
-Status CheckShape(const WeightStore& store, const std::string& name, int64_t cols, int64_t rows) {
-  TRINE_ASSIGN(const TensorInfo* tensor, store.Require(name));
-  const std::vector<int64_t> shape = {cols, rows};
-  if (tensor->shape == shape) return {};
-  return BadInput("tensor '" + name + "' has shape " + ShapeText(tensor->shape) +
-                  "; the model's metadata asks for " + ShapeText(shape));
-}
-
 Status CheckDimensions(const WeightStore& store, const ModelConfig& config) {
   if (config.layers > std::ssize(store.tensors())) {
     return BadInput("'" + config.architecture + ".block_count' is " +
                     std::to_string(config.layers) + ", but there are only " +
                     std::to_string(store.tensors().size()) + " tensors");
   }
-  TRINE_RETURN_IF_ERROR(CheckShape(store, "blk.0.attn_output.weight",
-                                   config.q_heads * config.head_dim, config.hidden));
-  return CheckShape(store, "blk.0.ffn_down.weight", config.ffn, config.hidden);
+  const int64_t heads = config.q_heads * config.head_dim;
+  TRINE_RETURN_IF_ERROR(store.Require("blk.0.attn_output.weight", {heads, config.hidden}).status());
+  return store.Require("blk.0.ffn_down.weight", {config.ffn, config.hidden}).status();
 }
 
 Result<ModelConfig> ReadConfig(const WeightStore& store) {

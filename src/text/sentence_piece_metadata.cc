@@ -41,7 +41,7 @@ bool ToBytes(std::string_view text, TokenType type, std::string* bytes) {
   return true;
 }
 
-// What would change the text in ways that are not implemented.
+// Refuses, by name, the keys that would change the text before it is split.
 Status CheckNormalization(const Metadata& meta) {
   TRINE_ASSIGN(const bool squeeze, meta.BoolOr("tokenizer.ggml.remove_extra_whitespaces", false));
   if (squeeze) {

@@ -48,15 +48,9 @@ void WeightLoader::Fail(Status status) {
 
 const TensorInfo* WeightLoader::FindShaped(const std::string& name, std::vector<int64_t> shape) {
   if (!status_.ok()) return nullptr;
-  const Result<const TensorInfo*> tensor = store_.Require(name);
-  if (!tensor.ok()) {
-    Fail(tensor.status());
-    return nullptr;
-  }
-  if ((*tensor)->shape == shape) return *tensor;
-  Fail(BadInput(store_.files()[0].path() + ": tensor '" + name + "' has shape " +
-                ShapeText((*tensor)->shape) + "; the model's metadata asks for " +
-                ShapeText(shape)));
+  const Result<const TensorInfo*> tensor = store_.Require(name, shape);
+  if (tensor.ok()) return *tensor;
+  Fail(tensor.status());
   return nullptr;
 }
 

@@ -23,6 +23,14 @@ Result<const TensorInfo*> WeightStore::Require(const std::string& name) const {
                   "' is missing; the file is incomplete, get it again");
 }
 
+Result<const TensorInfo*> WeightStore::Require(const std::string& name,
+                                               const std::vector<int64_t>& shape) const {
+  TRINE_ASSIGN(const TensorInfo* tensor, Require(name));
+  if (tensor->shape == shape) return tensor;
+  return BadInput(files_.files[0].path() + ": tensor '" + name + "' has shape " +
+                  ShapeText(tensor->shape) + "; the model's metadata asks for " + ShapeText(shape));
+}
+
 Status WeightStore::Read(const TensorInfo& tensor, int64_t begin, int64_t n, std::byte* out) const {
   return files_.files[static_cast<size_t>(tensor.file)].Read(tensor.offset + begin, n, out);
 }

@@ -51,6 +51,9 @@ class WeightStore {
   const TensorInfo* Find(std::string_view name) const;  // nullptr if absent
   // As Find; an error that names the file if the tensor is absent.
   Result<const TensorInfo*> Require(const std::string& name) const;
+  // And an error that says both shapes if it has another one.
+  Result<const TensorInfo*> Require(const std::string& name,
+                                    const std::vector<int64_t>& shape) const;
   const std::vector<File>& files() const { return files_.files; }
 
   // Bytes [begin, begin + n) of a tensor. Blocks on the disk; thread-safe.
