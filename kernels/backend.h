@@ -6,8 +6,9 @@
 //
 // Numeric contract (CPU): a result depends on its own row of x and on the weight alone, never on
 // batch, threads or instruction set. A matrix row is summed over k = 0, 1, ... with fused
-// multiply-adds; block formats multiply 16-bit activations (one f32 scale per 32 columns, fewer
-// where a granule is narrower), whose products are exact integers.
+// multiply-adds; block formats multiply integer activations, whose products are exact: 16 bits with
+// one f32 scale per 32 columns, two-bit formats 8 bits with one per 128 (fewer columns where a
+// granule is narrower).
 //
 // Memory belongs to the caller unless an object is returned. Outputs may not overlap inputs unless
 // said otherwise. Calls return when the result is in place. Scratch grows to
@@ -22,6 +23,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/tensor.h"
 
@@ -57,18 +59,27 @@ class Buffer {
   Free free_ = nullptr;
 };
 
+// Columns that lie side by side in the file; the blocks that hold them are stored whole.
+struct ColumnRun {
+  int64_t skip = 0;  // columns at the start of the first block that are not ours
+  int64_t cols = 0;
+
+  int64_t stored_cols(DType type) const {
+    const int64_t block = Info(type).block_elems;
+    return (skip + cols + block - 1) / block * block;
+  }
+};
+
 // This rank's part of one matrix [N, K], as it is stored in the file.
 struct WeightDesc {
   DType type = DType::kF32;
-  int64_t rows = 0;       // N
-  int64_t cols = 0;       // K
-  int64_t skip_cols = 0;  // columns at the start of the first stored block that are not ours
-  int64_t granule = 0;    // row parallel: columns per granule, the first starting at column 0;
-                          // 0: column parallel
-  int64_t stored_cols() const {  // whole blocks per stored row
-    const int64_t block = Info(type).block_elems;
-    return (skip_cols + cols + block - 1) / block * block;
-  }
+  int64_t rows = 0;             // N
+  std::vector<ColumnRun> runs;  // the K columns, in order; borders lie between granules
+  int64_t granule = 0;  // row parallel: columns per granule, the first starting at column 0;
+                        // 0: column parallel
+
+  int64_t cols() const;         // K
+  int64_t stored_cols() const;  // of whole blocks, per row
 };
 
 // An opaque handle: the backend keeps the matrix in a layout of its own.
@@ -81,6 +92,17 @@ class Weight {
  private:
   WeightDesc desc_;
 };
+
+inline int64_t WeightDesc::cols() const {
+  int64_t total = 0;
+  for (const ColumnRun& run : runs) total += run.cols;
+  return total;
+}
+inline int64_t WeightDesc::stored_cols() const {
+  int64_t total = 0;
+  for (const ColumnRun& run : runs) total += run.stored_cols(type);
+  return total;
+}
 
 // Copies the stored bytes of rows [first, first + n) to out, n * RowBytes(stored_cols()). False
 // ends the load (the caller knows why). Called from several threads at once.
@@ -116,12 +138,14 @@ struct RopeParams {
   float magnitude = 1;                 // factor on cos and sin
 };
 
-// Which sequence and place each token of a step has, and where its sequence's KV pages lie.
+// Which sequence and place each token of a step has, and where its sequence's past lies. The tokens
+// of a sequence are neighbours, in order of position.
 struct TokenPlaces {
   std::span<const int32_t> positions;    // [T] from 0
-  std::span<const int32_t> sequences;    // [T] index into page_indptr
+  std::span<const int32_t> sequences;    // [T] index into page_indptr, ascending
   std::span<const int32_t> page_indptr;  // [S + 1] into pages
   std::span<const int32_t> pages;        // page ids of every sequence, in order of position
+  std::span<const int32_t> slots;        // [S] of the recurrent state
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;
@@ -142,6 +166,27 @@ struct KvLayout {
 struct KvPages {
   std::byte* data = nullptr;
   KvLayout layout;
+};
+
+// The recurrent state of Gated DeltaNet (Yang et al. 2024), one layer's slots side by side. Slot s:
+// conv + s * conv_floats(): [taps - 1][channels], the inputs before the next token, oldest first;
+// delta + s * delta_floats(): [value heads][D key rows][D], one matrix a head. A slot's first
+// token, at position 0, finds both as if they were zero.
+struct DeltaLayout {
+  int64_t key_heads = 0;    // of this rank
+  int64_t value_heads = 0;  // a multiple: value head v uses key head v * key_heads / value_heads
+  int64_t head_dim = 0;     // D, of keys and values
+  int64_t taps = 0;         // of the convolution
+
+  int64_t channels() const { return (2 * key_heads + value_heads) * head_dim; }
+  int64_t conv_floats() const { return (taps - 1) * channels(); }
+  int64_t delta_floats() const { return value_heads * head_dim * head_dim; }
+};
+inline constexpr int64_t kMaxConvTaps = 8;
+struct DeltaStates {
+  float* conv = nullptr;
+  float* delta = nullptr;
+  DeltaLayout layout;
 };
 
 // How the shard of one row of logits is turned into candidates. Source: repeat penalty as in CTRL
@@ -212,8 +257,31 @@ class Backend {
   // head of each query head.
   virtual void PagedAttention(F32View q, std::span<const int32_t> kv_heads, float scale,
                               const TokenPlaces& places, const KvPages& pages, F32View out) = 0;
+  // out = H (x . signs) per block of `block` columns, a power of two that divides x.cols; or, the
+  // other way round, signs . (H x). H: the normalised Walsh-Hadamard matrix in natural order, its
+  // own inverse. signs [x.cols], 1 or -1. out may be x.
+  enum class Rotation { kForward, kInverse };
+  virtual void Rotate(F32View x, const float* signs, int64_t block, Rotation direction,
+                      F32View out) = 0;
+
+  // x [T, channels]: causal convolution over each channel's past, in place, then silu. weights
+  // [channels, taps], the last tap for the token itself.
+  virtual void CausalConvSilu(F32View x, const float* weights, const TokenPlaces& places,
+                              const DeltaStates& states) = 0;
+  // In place, [T, value heads]: decay = exp(rate . softplus(decay + bias)), beta = sigmoid(beta).
+  // rate, bias [value heads].
+  virtual void DeltaGates(F32View decay, F32View beta, const float* rate, const float* bias) = 0;
+  // The gated delta rule, token by token: S = decay S; S += k (beta (v - S^T k))^T; out = S^T q.
+  // qkv [T, channels]: q and k of every key head, then v of every value head; out [T, value heads *
+  // D].
+  virtual void GatedDeltaRule(F32View qkv, F32View decay, F32View beta, const TokenPlaces& places,
+                              const DeltaStates& states, F32View out) = 0;
+  // x *= sigmoid(gate), element by element.
+  virtual void SigmoidMul(F32View gate, F32View x) = 0;
+
   // out = silu(gate) * up, element by element; out may be either. (Shazeer 2020)
   virtual void SiluMul(F32View gate, F32View up, F32View out) = 0;
+  virtual void Copy(F32View x, F32View out) = 0;
   // out row i = x row rows[i].
   virtual void SelectRows(F32View x, std::span<const int32_t> rows, F32View out) = 0;
 

@@ -1,5 +1,6 @@
 // The one list of weight formats. A new format is one file in formats/, its name here and its row
-// in kDTypes (tensor.h). Plain formats decode an element, block formats decode units (codes.h).
+// in kDTypes (tensor.h). Plain formats decode an element, block formats decode units (codes.h),
+// two-bit formats units of another kind (ternary.h).
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include "kernels/formats/plain.h"
 #include "kernels/formats/q4.h"
 #include "kernels/formats/q8_0.h"
+#include "kernels/formats/ternary.h"
 
 namespace trine::formats {
 
@@ -18,12 +20,13 @@ struct FormatList {};
 
 using PlainFormats = FormatList<F32, F16, BF16>;
 using BlockFormats = FormatList<Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K>;
+using TwoBitFormats = FormatList<TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0>;
 
 namespace internal {
 template <typename... Fs>
 constexpr bool BlocksMatchTable(FormatList<Fs...>) {
   return ((sizeof(typename Fs::Block) == static_cast<size_t>(Info(Fs::kType).block_bytes) &&
-           Info(Fs::kType).block_elems % Fs::kUnit == 0 && Fs::kUnit <= kMaxUnit) &&
+           Info(Fs::kType).block_elems % Fs::kUnit == 0) &&
           ...);
 }
 template <typename... Fs>
@@ -31,7 +34,8 @@ constexpr bool ElementsMatchTable(FormatList<Fs...>) {
   return ((sizeof(typename Fs::Element) == static_cast<size_t>(Info(Fs::kType).block_bytes)) &&
           ...);
 }
-static_assert(BlocksMatchTable(BlockFormats{}) && ElementsMatchTable(PlainFormats{}));
+static_assert(BlocksMatchTable(BlockFormats{}) && BlocksMatchTable(TwoBitFormats{}) &&
+              ElementsMatchTable(PlainFormats{}));
 
 template <typename F, typename... Fs, typename Fn>
 bool VisitFormat(FormatList<F, Fs...>, DType type, Fn&& fn) {

@@ -88,7 +88,7 @@ struct Stored {
   // Rows of this rank's columns, as a loader would read them.
   RowReader Reader(const WeightDesc& desc, int64_t first_col, int64_t first_row = 0) const {
     const int64_t row_bytes = RowBytes(type, cols);
-    const int64_t begin = RowBytes(type, first_col - desc.skip_cols);
+    const int64_t begin = RowBytes(type, first_col - desc.runs[0].skip);
     const int64_t part = RowBytes(type, desc.stored_cols());
     return [=, this](int64_t first, int64_t n, std::byte* out) {
       for (int64_t r = 0; r < n; ++r) {
@@ -102,8 +102,8 @@ struct Stored {
 
   std::unique_ptr<Weight> Load(Backend& backend, int64_t granule, int64_t begin = 0,
                                int64_t end = -1) const {
-    WeightDesc desc{type, rows, (end < 0 ? cols : end) - begin, 0, granule};
-    desc.skip_cols = begin % Info(type).block_elems;
+    const ColumnRun run{begin % Info(type).block_elems, (end < 0 ? cols : end) - begin};
+    const WeightDesc desc{type, rows, {run}, granule};
     return backend.LoadWeight(desc, Reader(desc, begin)).weight;
   }
 
@@ -361,7 +361,7 @@ TEST(LoadWeight, NotFiniteValue_IsRefused) {
     const size_t at = type == DType::kF32 ? 2 : 0;  // the upper half of a value, or a scale
     stored.bytes[at] = std::byte{0x80};
     stored.bytes[at + 1] = std::byte{0x7F};
-    const WeightDesc desc{type, 16, 64, 0, 0};
+    const WeightDesc desc{type, 16, {{0, 64}}, 0};
     EXPECT_FALSE(backend->LoadWeight(desc, stored.Reader(desc, 0)).finite) << Info(type).name;
   }
 }
@@ -421,7 +421,7 @@ TEST(Rope, BothPairings_MatchDouble) {
   auto backend = MakeBackend("generic");
   const std::vector<float> frequencies = {1.0f, 0.1f, 0.003f};
   const std::vector<int32_t> positions = {0, 7, 100000}, sequences = {0, 0, 0};
-  const TokenPlaces places{positions, sequences, {}, {}};
+  const TokenPlaces places{positions, sequences, {}, {}, {}};
   for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kAdjacent}) {
     const RopeParams rope{pairs, 8, 6, frequencies.data(), 1.25f};
     Matrix<float> x = RandomMatrix(3, 16, 22), angles(3, 6);
@@ -454,7 +454,7 @@ std::vector<float> AttentionOf(Backend& backend, KvType type, int64_t head_dim, 
   Buffer memory = backend.Allocate(4 * backend.KvPageBytes(layout));
   std::vector<int32_t> positions, sequences(static_cast<size_t>(tokens), 0);
   for (int32_t t = 0; t < tokens; ++t) positions.push_back(t);
-  const TokenPlaces places{positions, sequences, indptr, pages};
+  const TokenPlaces places{positions, sequences, indptr, pages, {}};
   const KvPages kv{memory.as(), layout};
   backend.WriteKv(k.view(), v.view(), places, kv);
   Matrix<float> out(tokens, q.cols);

@@ -101,7 +101,7 @@ class CpuBackend final : public Backend {
   }
 
   void DecodeRows(DType type, const std::byte* packed, F32View out) override {
-    DecodeStoredRows(type, packed, /*skip_cols=*/0, out);
+    DecodeStoredRows(type, packed, out);
   }
 
   void Linear(F32View x, std::span<const LinearTask> tasks) override {
@@ -216,12 +216,70 @@ class CpuBackend final : public Backend {
                    [&](int64_t begin, int64_t end) { kernels_.attention(task, begin, end); });
   }
 
+  void Rotate(F32View x, const float* signs, int64_t block, Rotation direction,
+              F32View out) override {
+    const int64_t blocks = x.cols / block;
+    pool_.ForRange(x.rows * blocks, kRowGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = i % blocks * block;
+        kernels_.rotate(x.row(i / blocks) + at, signs + at, block, direction,
+                        out.row(i / blocks) + at);
+      }
+    });
+  }
+
+  void CausalConvSilu(F32View x, const float* weights, const TokenPlaces& places,
+                      const DeltaStates& states) override {
+    const int64_t taps = states.layout.taps;
+    ForSequences(places, [&](int64_t first, int64_t n, int32_t slot, bool fresh) {
+      float* state = states.conv + slot * states.layout.conv_floats();
+      pool_.ForRange((x.cols + 15) / 16, kConvGrain, [&](int64_t begin, int64_t end) {
+        kernels_.conv_silu(x.Rows(first, n), weights, taps, state, fresh, 16 * begin,
+                           std::min(16 * end, x.cols));
+      });
+    });
+  }
+
+  void DeltaGates(F32View decay, F32View beta, const float* rate, const float* bias) override {
+    for (int64_t t = 0; t < decay.rows; ++t) {
+      kernels_.delta_gates(rate, bias, decay.cols, decay.row(t), beta.row(t));
+    }
+  }
+
+  void GatedDeltaRule(F32View qkv, F32View decay, F32View beta, const TokenPlaces& places,
+                      const DeltaStates& states, F32View out) override {
+    ForSequences(places, [&](int64_t first, int64_t n, int32_t slot, bool fresh) {
+      const DeltaTask task{qkv.Rows(first, n),
+                           decay.Rows(first, n),
+                           beta.Rows(first, n),
+                           out.Rows(first, n),
+                           states.layout,
+                           states.delta + slot * states.layout.delta_floats(),
+                           fresh};
+      pool_.ForRange((out.cols + 15) / 16, 1, [&](int64_t begin, int64_t end) {
+        kernels_.delta_rule(task, 16 * begin, std::min(16 * end, out.cols));
+      });
+    });
+  }
+
+  void SigmoidMul(F32View gate, F32View x) override {
+    pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) kernels_.sigmoid_mul(gate.row(t), x.cols, x.row(t));
+    });
+  }
+
   void SiluMul(F32View gate, F32View up, F32View out) override {
     pool_.ForRange(gate.rows, kRowGrain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         kernels_.silu_mul(gate.row(t), up.row(t), gate.cols, out.row(t));
       }
     });
+  }
+
+  void Copy(F32View x, F32View out) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      std::memcpy(out.row(t), x.row(t), static_cast<size_t>(x.cols) * sizeof(float));
+    }
   }
 
   void SelectRows(F32View x, std::span<const int32_t> rows, F32View out) override {
@@ -250,6 +308,20 @@ class CpuBackend final : public Backend {
   // Rows of small operations per thread: below, waking a thread costs more than it saves.
   static constexpr int64_t kRowGrain = 4;
 
+  static constexpr int64_t kConvGrain = 32;
+
+  // fn(first token, tokens, state slot, whether its sequence begins) for every sequence of a step.
+  template <typename Fn>
+  static void ForSequences(const TokenPlaces& places, Fn fn) {
+    const auto tokens = std::ssize(places.sequences);
+    for (int64_t first = 0, end = 0; first < tokens; first = end) {
+      const int32_t sequence = places.sequences[static_cast<size_t>(first)];
+      while (end < tokens && places.sequences[static_cast<size_t>(end)] == sequence) ++end;
+      fn(first, end - first, places.slots[static_cast<size_t>(sequence)],
+         places.positions[static_cast<size_t>(first)] == 0);
+    }
+  }
+
   static uint64_t SumWords(const int64_t* words, int64_t n) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += static_cast<uint64_t>(words[i]);
@@ -260,10 +332,11 @@ class CpuBackend final : public Backend {
   // the last one made for this x is kept.
   Activations Prepare(F32View x, const Panels& w) {
     Activations a{x, {}};
-    if (w.kind != PanelKind::kNibble && w.kind != PanelKind::kByte) return a;
-    if (quantised_.group != w.group || quantised_.unit != w.unit) {
-      quantised_ = {w.group, w.unit};
-      Reserve(x.rows * x.cols, x.rows * (x.cols / w.unit));
+    if (w.group == 0) return a;
+    const QuantisedAs wanted{w.group, w.unit, w.kind == PanelKind::kTwoBit ? 1 : 2};
+    if (quantised_ != wanted) {
+      quantised_ = wanted;
+      Reserve(wanted.planes, x.rows * x.cols, x.rows * (x.cols / w.unit));
       pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
         kernels_.quantise(x, w.group, w.unit, begin, end, rows_);
       });
@@ -273,20 +346,20 @@ class CpuBackend final : public Backend {
   }
 
   // Grows to the largest step seen; a warm decode step allocates nothing.
-  void Reserve(int64_t values, int64_t units) {
-    if (std::ssize(high_) < values) {
-      high_.resize(static_cast<size_t>(values));
-      low_.resize(static_cast<size_t>(values));
-    }
+  void Reserve(int planes, int64_t values, int64_t units) {
+    if (std::ssize(low_) < values) low_.resize(static_cast<size_t>(values));
+    if (planes == 2 && std::ssize(high_) < values) high_.resize(static_cast<size_t>(values));
     if (std::ssize(sums_) < units) {
       sums_.resize(static_cast<size_t>(units));
       scales_.resize(static_cast<size_t>(units));
     }
-    rows_ = {high_.data(), low_.data(), scales_.data(), sums_.data()};
+    rows_ = {planes == 2 ? high_.data() : nullptr, low_.data(), scales_.data(), sums_.data()};
   }
 
   struct QuantisedAs {
     int64_t group = 0, unit = 0;
+    int planes = 0;
+    bool operator==(const QuantisedAs&) const = default;
   };
 
   const CpuKernels& kernels_;

@@ -73,14 +73,12 @@ static inline void UnitDots(const Panels& w, const uint8_t* codes, const UnitRow
 template <int TT, bool kNibbles>
 static inline void CodedColumns(const Panels& w, const uint8_t* panel, const Activations& x,
                                 int64_t t0, int64_t begin, int64_t end, F32x16* acc) {
-  const int64_t code_bytes = w.unit * (kNibbles ? 8 : 16);
-  const int64_t unit_bytes = code_bytes + (w.has_min ? 128 : 64);
   for (int64_t k = begin; k < end; k += w.unit) {
-    const uint8_t* codes = panel + k / w.unit * unit_bytes;
+    const uint8_t* codes = panel + k / w.unit * w.unit_bytes;
     const UnitRows<TT> a(w, x.q, t0, k);
     I32x16 dot[TT];
     UnitDots<TT, kNibbles>(w, codes, a, dot);
-    const float* scales = reinterpret_cast<const float*>(codes + code_bytes);
+    const float* scales = reinterpret_cast<const float*>(codes + w.scales_at);
     const F32x16 scale = Load(scales);
     for (int t = 0; t < TT; ++t) {
       acc[t] = Fma(ToFloat(dot[t]), Mul(scale, Set1(a.scale[t])), acc[t]);
@@ -90,6 +88,59 @@ static inline void CodedColumns(const Panels& w, const uint8_t* panel, const Act
       for (int t = 0; t < TT; ++t) {
         acc[t] = Fma(min, Set1(a.scale[t] * static_cast<float>(a.sum[t])), acc[t]);
       }
+    }
+  }
+}
+
+// Two-bit codes against the one plane of 8-bit activations.
+template <int TT>
+static inline void TwoBitDots(const Panels& w, const uint8_t* words, const QuantisedRows& q,
+                              int64_t t0, int64_t k, I32x16* dot) {
+  const int8_t* a[TT];
+  for (int t = 0; t < TT; ++t) {
+    a[t] = q.low + (t0 + t) * w.cols + k;
+    dot[t] = DotStart(q.sums[(t0 + t) * (w.cols / w.unit) + k / w.unit], w.code_bias);
+  }
+  for (int64_t j = 0; j < w.unit; j += 16, words += 64) {
+    Codes fields[4];
+    LoadTwoBits(words, fields);
+    for (int t = 0; t < TT; ++t) {
+      for (int f = 0; f < 4; ++f) {
+        dot[t] = DotSmall(dot[t], fields[f], FourBytes(a[t] + j + 4 * f));
+      }
+    }
+  }
+}
+
+// acc[t] += sum over the groups of [begin, end) of scale * x scale * dot. A group of two units
+// whose scales are equal is summed as one unit of twice the width would be, row by row.
+template <int TT>
+static inline void TwoBitColumns(const Panels& w, const uint8_t* panel, const Activations& x,
+                                 int64_t t0, int64_t begin, int64_t end, F32x16* acc) {
+  for (int64_t k = begin; k < end; k += w.group) {
+    const uint8_t* words = panel + k / w.unit * w.unit_bytes;
+    float x_scale[TT];
+    for (int t = 0; t < TT; ++t) {
+      x_scale[t] = x.q.scales[(t0 + t) * (w.cols / w.group) + k / w.group];
+    }
+    I32x16 dot[TT];
+    TwoBitDots<TT>(w, words, x.q, t0, k, dot);
+    const F32x16 scale = LoadF16(reinterpret_cast<const uint16_t*>(words + w.scales_at));
+    if (w.group == w.unit) {
+      for (int t = 0; t < TT; ++t) {
+        acc[t] = Fma(ToFloat(dot[t]), Mul(scale, Set1(x_scale[t])), acc[t]);
+      }
+      continue;
+    }
+    words += w.unit_bytes;
+    I32x16 second[TT];
+    TwoBitDots<TT>(w, words, x.q, t0, k + w.unit, second);
+    const F32x16 scale2 = LoadF16(reinterpret_cast<const uint16_t*>(words + w.scales_at));
+    for (int t = 0; t < TT; ++t) {
+      const F32x16 by = Mul(scale, Set1(x_scale[t])), by2 = Mul(scale2, Set1(x_scale[t]));
+      const F32x16 joint = Fma(ToFloat(Add(dot[t], second[t])), by, acc[t]);
+      const F32x16 apart = Fma(ToFloat(second[t]), by2, Fma(ToFloat(dot[t]), by, acc[t]));
+      acc[t] = IfEqual(scale, scale2, joint, apart);
     }
   }
 }
@@ -108,6 +159,8 @@ static inline void Columns(const Panels& w, const uint8_t* panel, const Activati
       return CodedColumns<TT, true>(w, panel, a, t0, begin, end, acc);
     case PanelKind::kByte:
       return CodedColumns<TT, false>(w, panel, a, t0, begin, end, acc);
+    case PanelKind::kTwoBit:
+      return TwoBitColumns<TT>(w, panel, a, t0, begin, end, acc);
   }
 }
 

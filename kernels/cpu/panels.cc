@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kPanelRows = 16;
 constexpr int64_t kActivationGroup = 32;
+constexpr int64_t kTwoBitActivationGroup = 128;
 constexpr int64_t kReadBytes = int64_t{4} << 20;  // of stored rows, per read
 
 int64_t RoundUp(int64_t n, int64_t to) {
@@ -54,87 +55,163 @@ void PackCodes(const Panels& w, const formats::CodedUnit& unit, int first, int64
   }
 }
 
-// One stored row into lane r. A unit of the panel is a whole unit of the format or a part of one.
-template <typename F>
-bool PackCodedRow(const Panels& w, const std::byte* row, int64_t skip, int64_t r, uint8_t* panel) {
+void PackUnit(const Panels& w, const formats::CodedUnit& unit, int first, int64_t r,
+              uint8_t* panel) {
+  PackCodes(w, unit, first, r, panel);
+  auto* scales = reinterpret_cast<float*>(panel + w.scales_at);
+  scales[r] = unit.scale;
+  if (w.has_min) scales[kPanelRows + r] = unit.min;
+}
+
+void PackUnit(const Panels& w, const formats::TwoBitUnit& unit, int first, int64_t r,
+              uint8_t* panel) {
+  for (int64_t word = 0; word < w.unit / 16; ++word) {
+    std::memcpy(panel + (word * kPanelRows + r) * 4, unit.eighths + first / 8 + 2 * word, 4);
+  }
+  reinterpret_cast<uint16_t*>(panel + w.scales_at)[r] = unit.scale;
+}
+
+bool IsFinite(const formats::CodedUnit& unit) {
+  return std::isfinite(unit.scale) && std::isfinite(unit.min);
+}
+bool IsFinite(const formats::TwoBitUnit& unit) {
+  return (unit.scale & 0x7C00) != 0x7C00;
+}
+
+// A run of one stored row into lane r. A unit of the panel is a whole unit of the format or a part
+// of one.
+template <typename F, typename Unit>
+bool PackCodedRun(const Panels& w, const std::byte* stored, const ColumnRun& run, int64_t r,
+                  uint8_t* panel) {
   constexpr int64_t kBlock = Info(F::kType).block_elems;
-  const auto* blocks = reinterpret_cast<const typename F::Block*>(row);
-  const int64_t code_bytes = w.unit * (w.kind == PanelKind::kNibble ? 8 : 16);
-  const int64_t unit_bytes = code_bytes + (w.has_min ? 128 : 64);
+  const auto* blocks = reinterpret_cast<const typename F::Block*>(stored);
   bool finite = true;
-  formats::CodedUnit unit;
-  for (int64_t k = 0; k < w.cols; k += w.unit, panel += unit_bytes) {
-    const int64_t stored = skip + k, in_block = stored % kBlock;
-    F::Decode(blocks[stored / kBlock], static_cast<int>(in_block / F::kUnit), unit);
-    PackCodes(w, unit, static_cast<int>(in_block % F::kUnit), r, panel);
-    auto* scales = reinterpret_cast<float*>(panel + code_bytes);
-    scales[r] = unit.scale;
-    if (w.has_min) scales[kPanelRows + r] = unit.min;
-    finite &= std::isfinite(unit.scale) && std::isfinite(unit.min);
+  Unit unit;
+  for (int64_t k = run.skip; k < run.skip + run.cols; k += w.unit, panel += w.unit_bytes) {
+    const int64_t in_block = k % kBlock;
+    F::Decode(blocks[k / kBlock], static_cast<int>(in_block / F::kUnit), unit);
+    PackUnit(w, unit, static_cast<int>(in_block % F::kUnit), r, panel);
+    finite &= IsFinite(unit);
   }
   return finite;
 }
 
 // ---- any stored row to f32
 
-template <typename F>
-void DecodeBlocks(const std::byte* row, int64_t skip, int64_t cols, float* out) {
-  constexpr int64_t kBlock = Info(F::kType).block_elems;
-  const auto* blocks = reinterpret_cast<const typename F::Block*>(row);
-  formats::CodedUnit unit;
-  for (int64_t k = 0; k < cols;) {
-    const int64_t stored = skip + k, in_block = stored % kBlock, in_unit = in_block % F::kUnit;
-    F::Decode(blocks[stored / kBlock], static_cast<int>(in_block / F::kUnit), unit);
-    const int64_t n = std::min<int64_t>(F::kUnit - in_unit, cols - k);
-    for (int64_t j = 0; j < n; ++j) {
-      out[k + j] = unit.scale * static_cast<float>(unit.codes[in_unit + j]) + unit.min;
-    }
-    k += n;
+void DecodeUnit(const formats::CodedUnit& unit, int64_t first, int64_t n, float* out) {
+  for (int64_t j = 0; j < n; ++j) {
+    out[j] = unit.scale * static_cast<float>(unit.codes[first + j]) + unit.min;
+  }
+}
+void DecodeUnit(const formats::TwoBitUnit& unit, int64_t first, int64_t n, float* out) {
+  const float scale = F16ToFloat(unit.scale);
+  for (int64_t j = 0; j < n; ++j) {
+    out[j] = scale * static_cast<float>(unit.code(static_cast<int>(first + j)) - 1);
   }
 }
 
-void DecodeRow(DType type, const std::byte* row, int64_t skip, int64_t cols, float* out) {
-  const int64_t begin = skip * Info(type).block_bytes;
-  if (formats::DecodePlain(type, row + begin, cols, out)) return;
-  formats::VisitFormat<formats::BlockFormats>(
-      type, [&](auto f) { DecodeBlocks<decltype(f)>(row, skip, cols, out); });
+template <typename F, typename Unit>
+void DecodeBlocks(const std::byte* stored, const ColumnRun& run, float* out) {
+  constexpr int64_t kBlock = Info(F::kType).block_elems;
+  const auto* blocks = reinterpret_cast<const typename F::Block*>(stored);
+  Unit unit;
+  for (int64_t k = run.skip, end = run.skip + run.cols; k < end;) {
+    const int64_t in_block = k % kBlock, in_unit = in_block % F::kUnit;
+    F::Decode(blocks[k / kBlock], static_cast<int>(in_block / F::kUnit), unit);
+    const int64_t n = std::min<int64_t>(F::kUnit - in_unit, end - k);
+    DecodeUnit(unit, in_unit, n, out);
+    k += n;
+    out += n;
+  }
 }
 
-bool PackRow(const WeightDesc& desc, const Panels& w, const std::byte* row, int64_t r,
+void DecodeRun(DType type, const std::byte* stored, const ColumnRun& run, float* out) {
+  using formats::CodedUnit, formats::TwoBitUnit;
+  const int64_t begin = run.skip * Info(type).block_bytes;
+  if (formats::DecodePlain(type, stored + begin, run.cols, out)) return;
+  formats::VisitFormat<formats::BlockFormats>(
+      type, [&](auto f) { DecodeBlocks<decltype(f), CodedUnit>(stored, run, out); });
+  formats::VisitFormat<formats::TwoBitFormats>(
+      type, [&](auto f) { DecodeBlocks<decltype(f), TwoBitUnit>(stored, run, out); });
+}
+
+// ---- one run of one stored row into lane r of a panel, from the run's first column on
+
+bool PackRun(DType type, const Panels& w, const std::byte* stored, const ColumnRun& run, int64_t r,
              uint8_t* panel, std::vector<float>& values) {
-  const auto* halves = reinterpret_cast<const uint16_t*>(row) + desc.skip_cols;
+  using formats::CodedUnit, formats::TwoBitUnit;
+  const auto* halves = reinterpret_cast<const uint16_t*>(stored) + run.skip;
   bool finite = true;
   switch (w.kind) {
     case PanelKind::kF16:
-      return PackHalves(halves, 0x7C00, w.cols, r, panel);
+      return PackHalves(halves, 0x7C00, run.cols, r, panel);
     case PanelKind::kBF16:
-      return PackHalves(halves, 0x7F80, w.cols, r, panel);
+      return PackHalves(halves, 0x7F80, run.cols, r, panel);
     case PanelKind::kF32:
-      DecodeRow(desc.type, row, desc.skip_cols, w.cols, values.data());
-      for (float value : values) finite &= std::isfinite(value);
-      PackFloats<float>(values.data(), w.cols, r, panel);
+      DecodeRun(type, stored, run, values.data());
+      for (int64_t k = 0; k < run.cols; ++k)
+        finite &= std::isfinite(values[static_cast<size_t>(k)]);
+      PackFloats<float>(values.data(), run.cols, r, panel);
       return finite;
     case PanelKind::kNibble:
     case PanelKind::kByte:
-      formats::VisitFormat<formats::BlockFormats>(desc.type, [&](auto f) {
-        finite = PackCodedRow<decltype(f)>(w, row, desc.skip_cols, r, panel);
+      formats::VisitFormat<formats::BlockFormats>(type, [&](auto f) {
+        finite = PackCodedRun<decltype(f), CodedUnit>(w, stored, run, r, panel);
+      });
+      return finite;
+    case PanelKind::kTwoBit:
+      formats::VisitFormat<formats::TwoBitFormats>(type, [&](auto f) {
+        finite = PackCodedRun<decltype(f), TwoBitUnit>(w, stored, run, r, panel);
       });
       return finite;
   }
   return false;
 }
 
+bool PackRow(const WeightDesc& desc, const Panels& w, const std::byte* stored, int64_t r,
+             uint8_t* panel, std::vector<float>& values) {
+  bool finite = true;
+  for (const ColumnRun& run : desc.runs) {
+    finite &= PackRun(desc.type, w, stored, run, r, panel, values);
+    stored += RowBytes(desc.type, run.stored_cols(desc.type));
+    panel += run.cols / w.unit * w.unit_bytes;
+  }
+  return finite;
+}
+
+// ---- which layout
+
+// Columns that share an activation scale: `wide`, fewer where a granule is no multiple of it.
+int64_t ActivationGroup(const WeightDesc& desc, int64_t wide) {
+  return std::gcd(wide, desc.granule == 0 ? desc.cols() : desc.granule);
+}
+
 template <typename F>
 void PlanCoded(const WeightDesc& desc, Panels& w) {
-  w.group = desc.granule == 0 ? kActivationGroup : std::gcd(kActivationGroup, desc.granule);
-  w.unit = std::gcd<int64_t>(F::kUnit, w.group);
-  if (w.unit % 4 != 0) return;  // granules too narrow for dot products of four: stays float
-  const bool nibbles = F::kCodes.bits == 4 && w.unit % 8 == 0;
+  const int64_t group = ActivationGroup(desc, kActivationGroup);
+  const int64_t unit = std::gcd<int64_t>(F::kUnit, group);
+  if (unit % 4 != 0) return;  // granules too narrow for dot products of four: stays float
+  const bool nibbles = F::kCodes.bits == 4 && unit % 8 == 0;
   w.kind = nibbles ? PanelKind::kNibble : PanelKind::kByte;
+  w.group = group;
+  w.unit = unit;
   w.code_bias = -F::kCodes.lowest;
   w.has_min = F::kHasMin;
-  const int64_t unit_bytes = w.unit * (nibbles ? 8 : 16) + (w.has_min ? 128 : 64);
-  w.panel_bytes = desc.cols / w.unit * unit_bytes;
+  w.scales_at = w.unit * (nibbles ? 8 : 16);
+  w.unit_bytes = w.scales_at + (w.has_min ? 128 : 64);
+}
+
+template <typename F>
+void PlanTwoBit(const WeightDesc& desc, Panels& w) {
+  const int64_t group = ActivationGroup(desc, kTwoBitActivationGroup);
+  const int64_t unit = std::gcd<int64_t>(F::kUnit, group);
+  if (unit % 16 != 0) return;  // granules narrower than a word: stays float
+  w.kind = PanelKind::kTwoBit;
+  w.group = group;
+  w.unit = unit;
+  w.code_bias = 1;
+  w.scales_at = w.unit * 4;
+  w.unit_bytes = w.scales_at + 32;
 }
 
 }  // namespace
@@ -142,19 +219,20 @@ void PlanCoded(const WeightDesc& desc, Panels& w) {
 Panels PlanPanels(const WeightDesc& desc, Compute compute) {
   Panels w;
   w.rows = desc.rows;
-  w.cols = desc.cols;
+  w.cols = desc.cols();
   w.granule = desc.granule;
   w.kind = PanelKind::kF32;
+  w.unit_bytes = 4 * kPanelRows;
   if (compute == Compute::kInteger) {
     if (desc.type == DType::kF16) w.kind = PanelKind::kF16;
     if (desc.type == DType::kBF16) w.kind = PanelKind::kBF16;
+    if (w.kind != PanelKind::kF32) w.unit_bytes = 2 * kPanelRows;
     formats::VisitFormat<formats::BlockFormats>(desc.type,
                                                 [&](auto f) { PlanCoded<decltype(f)>(desc, w); });
+    formats::VisitFormat<formats::TwoBitFormats>(desc.type,
+                                                 [&](auto f) { PlanTwoBit<decltype(f)>(desc, w); });
   }
-  if (w.kind == PanelKind::kF32) w.panel_bytes = desc.cols * kPanelRows * 4;
-  if (w.kind == PanelKind::kF16 || w.kind == PanelKind::kBF16) {
-    w.panel_bytes = desc.cols * kPanelRows * 2;
-  }
+  w.panel_bytes = w.cols / w.unit * w.unit_bytes;
   return w;
 }
 
@@ -172,7 +250,7 @@ LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowRead
     const int64_t last = std::min(end * kPanelRows, desc.rows);
     std::vector<std::byte> rows(
         static_cast<size_t>(std::min(batch, RoundUp(last, 16)) * row_bytes));
-    std::vector<float> values(static_cast<size_t>(desc.cols));
+    std::vector<float> values(static_cast<size_t>(w.cols));
     for (int64_t first = begin * kPanelRows; first < last && read_ok; first += batch) {
       const int64_t n = std::min(batch, last - first);
       if (!reader(first, n, rows.data())) read_ok = false;
@@ -190,12 +268,10 @@ LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowRead
   return loaded;
 }
 
-void DecodeStoredRows(DType type, const std::byte* packed, int64_t skip_cols, F32View out) {
-  const int64_t block = Info(type).block_elems;
-  const int64_t row_bytes = RowBytes(type, RoundUp(skip_cols + out.cols, block));
-  for (int64_t r = 0; r < out.rows; ++r) {
-    DecodeRow(type, packed + r * row_bytes, skip_cols, out.cols, out.row(r));
-  }
+void DecodeStoredRows(DType type, const std::byte* packed, F32View out) {
+  const ColumnRun run{0, out.cols};
+  const int64_t row_bytes = RowBytes(type, run.stored_cols(type));
+  for (int64_t r = 0; r < out.rows; ++r) DecodeRun(type, packed + r * row_bytes, run, out.row(r));
 }
 
 }  // namespace trine::cpu

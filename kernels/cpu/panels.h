@@ -28,6 +28,6 @@ LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowRead
                           ThreadPool& pool, Backend& backend);
 
 // out [n, cols] from n stored rows. Any type.
-void DecodeStoredRows(DType type, const std::byte* packed, int64_t skip_cols, F32View out);
+void DecodeStoredRows(DType type, const std::byte* packed, F32View out);
 
 }  // namespace trine::cpu

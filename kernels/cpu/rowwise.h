@@ -1,8 +1,14 @@
 // Kernels that work along a row: quantisation, norms, SwiGLU, the residual sum. Part of a unit, see
 // simd.h. Sums over a row run in 16 lanes and end in the fixed tree.
 
-// One group of one row; returns its scale.
+// From columns in order to the order of a word's fields, and back: the transpose of 4 x 4 bytes.
+static inline void TransposeBytes(const int8_t* in, int8_t* out) {
+  for (int i = 0; i < 16; ++i) out[i % 4 * 4 + i / 4] = in[i];
+}
+
+// One group of one row, to 16 bits, or to 8 if high is nullptr; returns its scale.
 static inline float QuantiseGroup(const float* x, int64_t group, int8_t* high, int8_t* low) {
+  const float most = high == nullptr ? kQuantisedMax8 : kQuantisedMax16;
   F32x16 largest = Zero(), zeros = Zero();
   for (int64_t j = 0; j < group; j += 16) {
     const int64_t n = group - j < 16 ? group - j : 16;
@@ -11,29 +17,37 @@ static inline float QuantiseGroup(const float* x, int64_t group, int8_t* high, i
     zeros = Fma(value, Zero(), zeros);  // NaN where a value is not finite
   }
   const float max = MaxLanes(largest);
-  const float inverse = max > 0 ? kQuantisedMax / max : 0.0f;
+  const float inverse = max > 0 ? most / max : 0.0f;
   for (int64_t j = 0; j < group; j += 16) {
     const int64_t n = group - j < 16 ? group - j : 16;
     const F32x16 value = n == 16 ? Load(x + j) : LoadPart(x + j, n);
+    const I32x16 rounded = RoundToInt(Mul(value, Set1(inverse)));
     alignas(16) int8_t bytes[2][16];
-    SplitBytes(RoundToInt(Mul(value, Set1(inverse))), bytes[0], bytes[1]);
-    __builtin_memcpy(high + j, bytes[0], static_cast<size_t>(n));
-    __builtin_memcpy(low + j, bytes[1], static_cast<size_t>(n));
+    if (high == nullptr) {
+      StoreBytes(rounded, bytes[0]);
+      TransposeBytes(bytes[0], low + j);
+    } else {
+      SplitBytes(rounded, bytes[0], bytes[1]);
+      __builtin_memcpy(high + j, bytes[0], static_cast<size_t>(n));
+      __builtin_memcpy(low + j, bytes[1], static_cast<size_t>(n));
+    }
   }
-  return max / kQuantisedMax + SumLanes(zeros);
+  return max / most + SumLanes(zeros);
 }
 
 static void QuantiseRows(F32View x, int64_t group, int64_t unit, int64_t begin, int64_t end,
                          const QuantisedRows& out) {
   for (int64_t t = begin; t < end; ++t) {
-    int8_t *high = out.high + t * x.cols, *low = out.low + t * x.cols;
+    int8_t* high = out.high == nullptr ? nullptr : out.high + t * x.cols;
+    int8_t* low = out.low + t * x.cols;
     for (int64_t k = 0; k < x.cols; k += group) {
       out.scales[t * (x.cols / group) + k / group] =
-          QuantiseGroup(x.row(t) + k, group, high + k, low + k);
+          QuantiseGroup(x.row(t) + k, group, high == nullptr ? nullptr : high + k, low + k);
     }
     for (int64_t k = 0; k < x.cols; k += unit) {
       int32_t sum = 0;
-      for (int64_t j = k; j < k + unit; ++j) sum += 256 * high[j] + low[j];
+      for (int64_t j = k; j < k + unit; ++j) sum += low[j];
+      for (int64_t j = k; high != nullptr && j < k + unit; ++j) sum += 256 * high[j];
       out.sums[t * (x.cols / unit) + k / unit] = sum;
     }
   }

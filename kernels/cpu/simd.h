@@ -33,6 +33,9 @@ static inline F32x16 LoadBF16(const uint16_t* p) {
 static inline F32x16 Add(F32x16 a, F32x16 b) {
   return {_mm512_add_ps(a.v, b.v)};
 }
+static inline F32x16 Sub(F32x16 a, F32x16 b) {
+  return {_mm512_sub_ps(a.v, b.v)};
+}
 static inline F32x16 Mul(F32x16 a, F32x16 b) {
   return {_mm512_mul_ps(a.v, b.v)};
 }
@@ -54,8 +57,14 @@ static inline F32x16 Min(F32x16 a, F32x16 b) {
 static inline F32x16 ZeroIfLess(F32x16 x, F32x16 a, F32x16 b) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_NLT_UQ), x.v)};
 }
+static inline F32x16 IfEqual(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
+}
 static inline I32x16 RoundToInt(F32x16 a) {
   return {_mm512_cvtps_epi32(a.v)};
+}
+static inline I32x16 Add(I32x16 a, I32x16 b) {
+  return {_mm512_add_epi32(a.v, b.v)};
 }
 static inline F32x16 ToFloat(I32x16 a) {
   return {_mm512_cvtepi32_ps(a.v)};
@@ -67,10 +76,13 @@ static inline F32x16 PowerOfTwo(I32x16 n) {
 static inline I32x16 Set1(int32_t x) {
   return {_mm512_set1_epi32(x)};
 }
+static inline void StoreBytes(I32x16 a, int8_t* p) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
 static inline void SplitBytes(I32x16 a, int8_t* high, int8_t* low) {
   const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(a.v, _mm512_set1_epi32(128)), 8);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(upper));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(a.v));
+  StoreBytes({upper}, high);
+  StoreBytes(a, low);
 }
 static inline I32x16 AddShifted(I32x16 low, I32x16 high) {
   return {_mm512_add_epi32(low.v, _mm512_slli_epi32(high.v, 8))};
@@ -87,6 +99,13 @@ static inline void LoadNibbles(const uint8_t* p, Codes* low, Codes* high) {
 }
 static inline Codes LoadCodes(const uint8_t* p) {
   return {_mm512_loadu_si512(p)};
+}
+static inline void LoadTwoBits(const uint8_t* p, Codes* fields) {
+  const __m512i words = _mm512_loadu_si512(p), mask = _mm512_set1_epi8(3);
+  fields[0].v = _mm512_and_si512(words, mask);
+  fields[1].v = _mm512_and_si512(_mm512_srli_epi32(words, 2), mask);
+  fields[2].v = _mm512_and_si512(_mm512_srli_epi32(words, 4), mask);
+  fields[3].v = _mm512_and_si512(_mm512_srli_epi32(words, 6), mask);
 }
 static inline I32x16 DotStart(int32_t activation_sum, int code_bias) {
   return {_mm512_set1_epi32(activation_sum * -code_bias)};
@@ -148,6 +167,9 @@ static inline F32x16 LoadBF16(const uint16_t* p) {
 static inline F32x16 Add(F32x16 a, F32x16 b) {
   return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }
+static inline F32x16 Sub(F32x16 a, F32x16 b) {
+  return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
 static inline F32x16 Mul(F32x16 a, F32x16 b) {
   return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
 }
@@ -171,6 +193,13 @@ static inline F32x16 ZeroIfLess(F32x16 x, F32x16 a, F32x16 b) {
   return {_mm256_and_ps(x.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_NLT_UQ)),
           _mm256_and_ps(x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_NLT_UQ))};
 }
+static inline F32x16 IfEqual(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+  return {_mm256_blendv_ps(y.lo, x.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_EQ_OQ)),
+          _mm256_blendv_ps(y.hi, x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_EQ_OQ))};
+}
+static inline I32x16 Add(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
 static inline I32x16 RoundToInt(F32x16 a) {
   return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)};
 }
@@ -193,6 +222,9 @@ static inline void StoreLowBytes(int8_t* p, __m256i lo, __m256i hi) {
   const __m128i bytes =
       _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+static inline void StoreBytes(I32x16 a, int8_t* p) {
+  StoreLowBytes(p, a.lo, a.hi);
 }
 static inline void SplitBytes(I32x16 a, int8_t* high, int8_t* low) {
   const __m256i half = _mm256_set1_epi32(128);
@@ -218,6 +250,17 @@ static inline void LoadNibbles(const uint8_t* p, Codes* low, Codes* high) {
   *low = {_mm256_and_si256(bytes.lo, mask), _mm256_and_si256(bytes.hi, mask)};
   *high = {_mm256_and_si256(_mm256_srli_epi16(bytes.lo, 4), mask),
            _mm256_and_si256(_mm256_srli_epi16(bytes.hi, 4), mask)};
+}
+static inline void LoadTwoBits(const uint8_t* p, Codes* fields) {
+  const Codes words = LoadCodes(p);
+  const __m256i mask = _mm256_set1_epi8(3);
+  fields[0] = {_mm256_and_si256(words.lo, mask), _mm256_and_si256(words.hi, mask)};
+  fields[1] = {_mm256_and_si256(_mm256_srli_epi32(words.lo, 2), mask),
+               _mm256_and_si256(_mm256_srli_epi32(words.hi, 2), mask)};
+  fields[2] = {_mm256_and_si256(_mm256_srli_epi32(words.lo, 4), mask),
+               _mm256_and_si256(_mm256_srli_epi32(words.hi, 4), mask)};
+  fields[3] = {_mm256_and_si256(_mm256_srli_epi32(words.lo, 6), mask),
+               _mm256_and_si256(_mm256_srli_epi32(words.hi, 6), mask)};
 }
 static inline I32x16 DotStart(int32_t activation_sum, int code_bias) {
   return Set1(activation_sum * -code_bias);
@@ -307,6 +350,9 @@ static inline F32x16 LoadBF16(const uint16_t* p) {
 static inline F32x16 Add(F32x16 a, F32x16 b) {
   return Lanes([&](int i) { return a.v[i] + b.v[i]; });
 }
+static inline F32x16 Sub(F32x16 a, F32x16 b) {
+  return Lanes([&](int i) { return a.v[i] - b.v[i]; });
+}
 static inline F32x16 Mul(F32x16 a, F32x16 b) {
   return Lanes([&](int i) { return a.v[i] * b.v[i]; });
 }
@@ -330,6 +376,13 @@ static inline F32x16 Min(F32x16 a, F32x16 b) {
 static inline F32x16 ZeroIfLess(F32x16 x, F32x16 a, F32x16 b) {
   return Lanes([&](int i) { return a.v[i] < b.v[i] ? 0.0f : x.v[i]; });
 }
+// x in the lanes where a == b, y in the others.
+static inline F32x16 IfEqual(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+  return Lanes([&](int i) { return a.v[i] == b.v[i] ? x.v[i] : y.v[i]; });
+}
+static inline I32x16 Add(I32x16 a, I32x16 b) {
+  return IntLanes([&](int i) { return a.v[i] + b.v[i]; });
+}
 // To nearest, ties to even; INT32_MIN where the value does not fit.
 static inline I32x16 RoundToInt(F32x16 a) {
   return IntLanes([&](int i) {
@@ -347,7 +400,10 @@ static inline F32x16 PowerOfTwo(I32x16 n) {
 static inline I32x16 Set1(int32_t x) {
   return IntLanes([&](int) { return x; });
 }
-// a = 256 high + low with both in a signed byte; |a| <= kQuantisedMax.
+static inline void StoreBytes(I32x16 a, int8_t* p) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a.v[i]);
+}
+// a = 256 high + low with both in a signed byte; |a| <= kQuantisedMax16.
 static inline void SplitBytes(I32x16 a, int8_t* high, int8_t* low) {
   for (int i = 0; i < 16; ++i) {
     high[i] = static_cast<int8_t>((a.v[i] + 128) >> 8);
@@ -366,6 +422,12 @@ static inline Codes LoadCodes(const uint8_t* p) {
   Codes codes;
   __builtin_memcpy(codes.v, p, 64);
   return codes;
+}
+// Words of sixteen two-bit codes: field f of a row holds its columns f, 4 + f, 8 + f, 12 + f.
+static inline void LoadTwoBits(const uint8_t* p, Codes* fields) {
+  for (int f = 0; f < 4; ++f) {
+    for (int i = 0; i < 64; ++i) fields[f].v[i] = (p[i] >> (2 * f)) & 3;
+  }
 }
 static inline void LoadNibbles(const uint8_t* p, Codes* low, Codes* high) {
   for (int i = 0; i < 64; ++i) {
@@ -411,11 +473,13 @@ static inline F32x16 Zero() {
 
 // The first n lanes from p, zeros after them.
 static inline F32x16 LoadPart(const float* p, int64_t n) {
+  if (n == 16) return Load(p);
   alignas(64) float lanes[16] = {};
   for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];
   return Load(lanes);
 }
 static inline void StorePart(float* p, F32x16 a, int64_t n) {
+  if (n == 16) return Store(p, a);
   alignas(64) float lanes[16];
   Store(lanes, a);
   for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];

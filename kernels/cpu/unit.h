@@ -21,10 +21,14 @@ namespace {
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/rowwise.h"
+#include "kernels/cpu/rotation.h"
+#include "kernels/cpu/delta_net.h"
 // clang-format on
 
-constexpr CpuKernels kKernels = {TRINE_UNIT_NAME, LinearPanels, LinearPartialPanels, QuantiseRows,
-                                 RmsNormRow,      SiluMulRow,   AddPartialRow,       Attention};
+constexpr CpuKernels kKernels = {
+    TRINE_UNIT_NAME, LinearPanels, LinearPartialPanels, QuantiseRows,  RmsNormRow, SiluMulRow,
+    AddPartialRow,   RotateBlock,  SigmoidMulRow,       DeltaGatesRow, ConvSilu,   DeltaRule,
+    Attention};
 
 }  // namespace
 }  // namespace trine::cpu::TRINE_UNIT

@@ -11,6 +11,7 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
       context_(context),
       vocab_shards_(std::move(vocab_shards)),
       cache_(context.backend, model.kv_layout(), model.kv_layers(), limits.pages),
+      states_(context.backend, model.delta_layout(), model.delta_layers(), limits.sequences),
       slots_(static_cast<size_t>(limits.sequences)) {
   const Interval shard = model.vocab_shard();
   allowed_ = context.backend.Allocate(shard.size());
@@ -21,11 +22,11 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
 
 const StepResult& RankExecutor::Execute(const StepCommand& command) {
   BuildBatch(command);
-  const TokenPlaces places{positions_, sequences_, page_indptr_, pages_};
-  const StepBatch batch{command.tokens, places, {}, logit_rows_};
+  const TokenPlaces places{positions_, sequences_, page_indptr_, pages_, state_slots_};
+  const StepBatch batch{command.tokens, places, logit_rows_};
   const int64_t shard = model_.vocab_shard().size();
   const F32View logits{logits_.as<float>(), std::ssize(logit_rows_), shard, shard};  // [R, V]
-  model_.Forward(batch, {cache_.layers(), row_faults_}, logits);
+  model_.Forward(batch, {cache_.layers(), states_.layers(), row_faults_}, logits);
   if (context_.backend.broken()) {
     context_.comm.Abort(
         "an all-reduced row does not add up: the transport or the memory of a rank corrupted it");
@@ -41,6 +42,7 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
   positions_.clear();
   sequences_.clear();
   pages_.clear();
+  state_slots_.clear();
   logit_rows_.clear();
   page_indptr_.assign(1, 0);
   row_faults_.assign(command.tokens.size(), 0);
@@ -54,6 +56,7 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
       positions_.push_back(step.first_position + i);
       sequences_.push_back(static_cast<int32_t>(page_indptr_.size() - 1));
     }
+    state_slots_.push_back(step.slot);
     pages_.insert(pages_.end(), slot.pages.begin(), slot.pages.end());
     page_indptr_.push_back(static_cast<int32_t>(pages_.size()));
   }

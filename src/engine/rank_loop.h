@@ -10,6 +10,7 @@
 #include "comm/control.h"
 #include "kernels/backend.h"
 #include "src/engine/kv_cache.h"
+#include "src/engine/recurrent_state.h"
 #include "src/engine/step_command.h"
 #include "src/models/model.h"
 
@@ -58,11 +59,13 @@ class RankExecutor {
   RankContext& context_;
   const std::vector<Interval> vocab_shards_;
   KvCache cache_;
+  RecurrentState states_;
   Buffer allowed_;  // this rank's shard
   Buffer logits_;   // f32 [R, shard]
 
   std::vector<Slot> slots_;
-  std::vector<int32_t> positions_, sequences_, page_indptr_, pages_, logit_rows_, row_faults_;
+  std::vector<int32_t> positions_, sequences_, page_indptr_, pages_, state_slots_;
+  std::vector<int32_t> logit_rows_, row_faults_;
   std::vector<CandidateSpec> specs_;
   std::vector<int64_t> counts_;         // by rank, for the gathers
   std::vector<const Candidate*> next_;  // by rank, while merging

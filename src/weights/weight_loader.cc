@@ -65,12 +65,11 @@ std::unique_ptr<Weight> WeightLoader::Matrix(const std::string& name, int64_t ro
   const TensorInfo* tensor = FindShaped(name, {cols, rows});
   if (tensor == nullptr) return nullptr;
   const bool by_rows = shard.axis == Axis::kRows;
-  WeightDesc desc{tensor->type, rows, cols, 0, granule};
+  WeightDesc desc{tensor->type, rows, {{0, cols}}, granule};
   if (by_rows) {
     desc.rows = shard.size();
   } else {
-    desc.cols = shard.size();
-    desc.skip_cols = BytesOfColumns(*tensor, shard.parts[0].begin).skip_cols;
+    desc.runs = {{BytesOfColumns(*tensor, shard.parts[0].begin).skip_cols, shard.size()}};
   }
   const int64_t bytes = desc.rows * RowBytes(desc.type, desc.stored_cols());
   Record(*tensor, shard, bytes, /*streamed=*/false);

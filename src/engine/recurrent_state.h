@@ -1,0 +1,24 @@
+// The recurrent state of every sequence slot. Slots mean the same on every rank; each rank stores
+// its own heads' share, and none of it ever travels.
+#pragma once
+
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace trine {
+
+class RecurrentState {
+ public:
+  // Memory for `slots` slots of every layer; touched when first used.
+  RecurrentState(Backend& backend, const DeltaLayout& layout, int layers, int64_t slots);
+
+  std::span<const DeltaStates> layers() const { return layers_; }
+  int64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  Buffer memory_;
+  std::vector<DeltaStates> layers_;
+};
+
+}  // namespace trine
