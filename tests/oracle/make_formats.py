@@ -3,6 +3,7 @@
 Independent implementation: gguf.quants.quantize / dequantize of the Python `gguf`
 package.  Half of the blocks are random bytes with sane scales (one subnormal,
 some negative), the other half real quantised gaussians where gguf can quantise.
+The ternary formats hold noisy multiples of -1, 0 and 1 instead, all quantised by gguf.
 Remake: python3 make_formats.py tests/data/formats
 """
 import pathlib
@@ -20,7 +21,10 @@ BLOCKS = {
     "Q4_K": (256, 144, [0, 2]),
     "Q5_K": (256, 176, [0, 2]),
     "Q6_K": (256, 210, [208]),
+    "TQ1_0": (256, 54, [52]),
+    "TQ2_0": (256, 66, [64]),
 }
+TERNARY = ("TQ1_0", "TQ2_0")
 QUANTISABLE = ("Q8_0", "Q4_0", "Q4_1")
 SUBNORMAL = np.float16(1.1e-5)
 
@@ -37,7 +41,17 @@ def random_blocks(rng, name, count):
     return blocks.reshape(-1)
 
 
+def ternary_blocks(rng, name, count):
+    """Quantised trits with noise; the first scale is subnormal and the second zero."""
+    trits = rng.integers(-1, 2, (count, BLOCKS[name][0])) + rng.normal(0, 0.1, (count, 256))
+    scales = rng.uniform(0.001, 0.1, (count, 1))
+    scales[:2, 0] = SUBNORMAL, 0
+    return quantize((trits * scales).astype(np.float32), T[name]).reshape(-1)
+
+
 def block_format(rng, name):
+    if name in TERNARY:
+        return ternary_blocks(rng, name, 12)
     elements = BLOCKS[name][0]
     parts = [random_blocks(rng, name, 8)]
     if name in QUANTISABLE:
