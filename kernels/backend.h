@@ -66,7 +66,7 @@ struct ColumnRun {
 
   int64_t stored_cols(DType type) const {
     const int64_t block = Info(type).block_elems;
-    return (skip + cols + block - 1) / block * block;
+    return cols == 0 ? 0 : (skip + cols + block - 1) / block * block;
   }
 };
 
@@ -82,12 +82,23 @@ struct WeightDesc {
   int64_t stored_cols() const;  // of whole blocks, per row
 };
 
+// How a weight is kept and multiplied, in words. reason: why it is wider or slower than its type
+// could be; empty if it is not.
+struct WeightKernel {
+  std::string layout;      // "2-bit panels"
+  std::string arithmetic;  // "int8 activations, groups of 128"
+  std::string reason;
+  bool operator==(const WeightKernel&) const = default;
+};
+
 // An opaque handle: the backend keeps the matrix in a layout of its own.
 class Weight {
  public:
   explicit Weight(const WeightDesc& desc) : desc_(desc) {}
   virtual ~Weight() = default;
   const WeightDesc& desc() const { return desc_; }
+  virtual int64_t bytes() const = 0;  // of memory
+  virtual WeightKernel kernel() const = 0;
 
  private:
   WeightDesc desc_;
@@ -223,6 +234,10 @@ class Backend {
   virtual std::string Describe() const = 0;  // e.g. "cpu, avx2, 2 threads"
   virtual int threads() const = 0;           // of the host that it computes with
   virtual Buffer Allocate(int64_t bytes) = 0;
+  virtual int64_t allocated() const = 0;  // bytes that Allocate has handed out so far
+  // A dry backend only counts: its buffers have a size and no memory, LoadWeight does not read, and
+  // nothing is computed. Models are built on it to learn what they would take.
+  virtual bool dry() const = 0;
 
   // Set-up. Reads and repacks; blocks the host.
   virtual LoadedWeight LoadWeight(const WeightDesc& desc, const RowReader& reader) = 0;
@@ -298,6 +313,7 @@ enum class Compute { kInteger, kF32 };
 struct CpuOptions {
   int threads = 1;
   Compute compute = Compute::kInteger;
+  bool dry = false;
 };
 // The instruction set is the best of this machine, or the one TRINE_CPU names
 // (generic|avx2|avx512); *error says why that one cannot be had, with nullptr returned.

@@ -18,7 +18,8 @@ FOUR_HEADS = TINY / "qwen2_f16b.gguf"
 FIVE_GRANULES = TINY / "llama_q4_k.gguf"  # of ffn_down, and 8 query heads
 GET_AGAIN = "it is truncated or damaged, get it again"
 READ_TYPES = ("F32 (0), F16 (1), BF16 (30), Q8_0 (8), Q4_0 (2), Q4_1 (3), Q4_K (12), Q5_K (13), "
-              "Q6_K (14)")
+              "Q6_K (14), TQ1_0 (34), TQ2_0 (35), Q1_0 (41), Q2_0 (42), PQ2_0 (142), "
+              "PTQ1_0 (143)")
 USAGE, FAILURE = 2, 1
 
 
@@ -144,7 +145,8 @@ class FileErrors(ErrorCase):
         huge = 1 << 60
         self.run_cases([
             self.case("architecture", self.patched("arch.gguf", gguf, (arch, b"qwen9")),
-                      ": architecture 'qwen9' is not supported; supported are llama, qwen2, qwen3"),
+                      ": architecture 'qwen9' is not supported; supported are llama, qwen2, qwen3, "
+                      "qwen35"),
             self.case("type", self.patched("type.gguf", gguf, (gate.type_at, b"\x63")),
                       f": tensor '{gate.name}' has type 99; this version reads {READ_TYPES}"),
             self.case("version", self.patched("v9.gguf", gguf, (4, b"\x09")),
@@ -186,7 +188,7 @@ class FileErrors(ErrorCase):
             self.case("last row", last, f": tensor '{up.name}' {what}", rank=2),
             self.case("first row", first, f": tensor '{up.name}' {what}"),
             self.case("norm", self.patched("nan-norm.gguf", gguf, (norm.begin + 4, nan)),
-                      f": '{norm.name}' {what}"),
+                      f": tensor '{norm.name}' {what}"),
         ])
 
 

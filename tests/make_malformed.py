@@ -278,7 +278,8 @@ def tensor_defects(cases):
     cases.model("dims-overflow", set_(q, dims=[1 << 40, 1 << 40]), f": tensor '{q}': dimension 1 "
                 f"is {1 << 40}; it must be at least 1 and fit in memory")
     known = ("F32 (0), F16 (1), BF16 (30), Q8_0 (8), Q4_0 (2), Q4_1 (3), Q4_K (12), Q5_K (13), "
-             "Q6_K (14)")
+             "Q6_K (14), TQ1_0 (34), TQ2_0 (35), Q1_0 (41), Q2_0 (42), PQ2_0 (142), "
+             "PTQ1_0 (143)")
     for kind in (4, 5, 9, 16, 24, 36, 144, 1 << 31):
         cases.model(f"type-{kind}", set_(q, type=kind),
                     f": tensor '{q}' has type {kind}; this version reads {known}")
@@ -310,7 +311,7 @@ def tensor_defects(cases):
                 "model's metadata asks for [32, 32]")
     cases.model("vector-2d", set_("output_norm.weight", dims=[HIDDEN, 1]), ": tensor 'output_norm."
                 "weight' has shape [32, 1]; the model's metadata asks for [32]")
-    cases.model("vector-q8_0", set_("output_norm.weight", type=8), ": vector 'output_norm.weight' "
+    cases.model("vector-q8_0", set_("output_norm.weight", type=8), ": 'output_norm.weight' "
                 "is of type Q8_0; F32, F16 or BF16 expected")
 
 
@@ -321,7 +322,7 @@ def value_defects(cases):
             cases.model(f"{what}-{name}", lambda m, n=name, b=bits: m.patch.__setitem__(
                 n, struct.pack("<I", b)), f": tensor '{name}' {damaged}")
         cases.model(f"{what}-norm", lambda m, b=bits: m.patch.__setitem__(
-            "output_norm.weight", struct.pack("<I", b)), f": 'output_norm.weight' {damaged}")
+            "output_norm.weight", struct.pack("<I", b)), f": tensor 'output_norm.weight' {damaged}")
 
     def half(model):
         model.tensor("blk.0.ffn_up.weight")["type"] = 1
@@ -356,9 +357,15 @@ def metadata_defects(cases):
                  "llama.attention.head_count_kv", "llama.feed_forward_length"):
         cases.model(f"zero-{name}", value(name, u32(0)), f": metadata key '{name}' is 0; 1 to "
                     "2147483647 expected")
-    for arch in ("lamma", "clip", "dspark"):
+    for arch, what in (("clip", "a vision projector (mmproj)"),
+                       ("dspark", "a drafter for speculative decoding")):
         cases.model(f"arch-{arch}", value("general.architecture", text(arch), STRING),
-                    f": architecture '{arch}' is not supported; supported are llama, qwen2, qwen3")
+                    f": architecture '{arch}' is {what}, not a language model; give the model's own "
+                    "file")
+    for arch in ("lamma", "Llama"):
+        cases.model(f"arch-{arch}", value("general.architecture", text(arch), STRING),
+                    f": architecture '{arch}' is not supported; supported are llama, qwen2, qwen3, "
+                    "qwen35")
     cases.model("heads", value("llama.attention.head_count_kv", u32(3)), ": 'llama.attention."
                 "head_count' 4 is not a multiple of head_count_kv 3")
     cases.model("rope-dims", value("llama.rope.dimension_count", u32(10)), ": 'llama.rope."

@@ -15,9 +15,11 @@
 namespace trine {
 namespace {
 
-const char* const kTinyFiles[] = {"llama3_bf16", "llama_f16",     "llama_f32", "llama_q4_k",
-                                  "qwen2_f16b",  "qwen2_q8_0",    "qwen3_f32", "qwen3_q4_0",
-                                  "qwen3_q4_1",  "qwen3_yarn_f32"};
+const char* const kTinyFiles[] = {
+    "llama3_bf16",        "llama_f16",           "llama_f32",           "llama_q4_k",
+    "qwen2_f16b",         "qwen2_q8_0",          "qwen3_f32",           "qwen3_q4_0",
+    "qwen3_q4_1",         "qwen3_yarn_f32",      "qwen35_a_rot_pq2_0",  "qwen35_a_rot_tiled_pq2_0",
+    "qwen35_a_plain_f16", "qwen35_b_rot_ptq1_0", "qwen35_c_rot_ptq1_0", "qwen35_c_plain_pq2_0"};
 
 std::string TinyPath(const std::string& name) {
   return DataPath("tiny/" + name + ".gguf");
@@ -25,6 +27,17 @@ std::string TinyPath(const std::string& name) {
 
 bool operator==(const Interval& a, const Interval& b) {
   return a.begin == b.begin && a.end == b.end;
+}
+
+// A dense model of one layer, its weights as wide as one head.
+ShardDims Dims(int64_t q_heads, int64_t kv_heads, int64_t ffn, int64_t granule, int64_t vocab) {
+  ShardDims dims;
+  dims.q_heads = q_heads;
+  dims.kv_heads = kv_heads;
+  dims.ffn = ffn;
+  dims.ffn_granule = granule;
+  dims.vocab = vocab;
+  return dims;
 }
 
 // A file of these bytes, removed at the end.
@@ -70,7 +83,7 @@ TEST(PartitionUnits, RandomWeights_AsGoodAsAnyCut) {
 }
 
 TEST(ShardPlan, NineHeadsOnTwoRanks_SharesTheMiddleKvHead) {
-  const ShardDims smol{9, 3, 1536, 64, 49152};
+  const ShardDims smol = Dims(9, 3, 1536, 64, 49152);
   const auto plan = ShardPlan::Make(smol, 2, {});
   ASSERT_TRUE(plan.ok());
   const RankShare &first = plan->share(0), &second = plan->share(1);
@@ -82,7 +95,7 @@ TEST(ShardPlan, NineHeadsOnTwoRanks_SharesTheMiddleKvHead) {
 }
 
 TEST(ShardPlan, MoreRanksThanKvHeads_ReplicatesHeads) {
-  const auto plan = ShardPlan::Make({24, 4, 17408, 256, 248320}, 8, {});
+  const auto plan = ShardPlan::Make(Dims(24, 4, 17408, 256, 248320), 8, {});
   ASSERT_TRUE(plan.ok());
   for (int rank = 0; rank < 8; ++rank) {
     EXPECT_TRUE(plan->share(rank).q_heads == (Interval{3 * rank, 3 * rank + 3}));
@@ -92,7 +105,7 @@ TEST(ShardPlan, MoreRanksThanKvHeads_ReplicatesHeads) {
 
 TEST(ShardPlan, Split_FollowsTheWeights) {
   const std::vector<double> weights = {1, 3};
-  const auto plan = ShardPlan::Make({16, 16, 4096, 256, 16384}, 2, weights);
+  const auto plan = ShardPlan::Make(Dims(16, 16, 4096, 256, 16384), 2, weights);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->share(0).q_heads.size(), 4);
   EXPECT_EQ(plan->share(0).ffn.size(), 1024);
@@ -100,9 +113,9 @@ TEST(ShardPlan, Split_FollowsTheWeights) {
 }
 
 TEST(ShardPlan, ImpossibleRankCount_NamesUnitAndCounts) {
-  EXPECT_EQ(ShardPlan::Make({9, 3, 1536, 64, 49152}, 10, {}).status().message(),
+  EXPECT_EQ(ShardPlan::Make(Dims(9, 3, 1536, 64, 49152), 10, {}).status().message(),
             "attn_q: 9 query heads cannot be shared by 10 ranks; use 1 to 9 ranks");
-  EXPECT_EQ(ShardPlan::Make({9, 3, 160, 32, 49152}, 6, {}).status().message(),
+  EXPECT_EQ(ShardPlan::Make(Dims(9, 3, 160, 32, 49152), 6, {}).status().message(),
             "ffn_down: 5 granules of 32 channels cannot be shared by 6 ranks; use 1 to 5 ranks");
 }
 
@@ -127,8 +140,8 @@ void CheckCoverage(const WeightStore& store, const ModelPlan& plan) {
   for (const auto& claims : plan.claims) {
     for (const Claim& claim : claims) {
       if (claim.streamed) continue;
-      const TensorInfo& tensor = *store.Find(claim.tensor);
-      Coverage& coverage = held[claim.tensor];
+      const TensorInfo& tensor = *claim.tensor;
+      Coverage& coverage = held[tensor.name];
       const bool rows = claim.shard.axis == Axis::kRows;
       const int64_t length = rows && tensor.shape.size() > 1 ? tensor.rows() : tensor.cols();
       auto& counts = rows ? coverage.rows : coverage.cols;
@@ -143,8 +156,9 @@ void CheckCoverage(const WeightStore& store, const ModelPlan& plan) {
     const auto& counts = coverage.rows.empty() ? coverage.cols : coverage.rows;
     const bool kv =
         name.find("attn_k.") != std::string::npos || name.find("attn_v.") != std::string::npos;
-    const bool whole =
-        store.Find(name)->shape.size() == 1 && name.find("attn_q.b") == std::string::npos;
+    const bool split = name.find("attn_q.b") != std::string::npos || name.ends_with("ssm_a") ||
+                       name.ends_with("ssm_dt.bias");
+    const bool whole = store.Find(name)->shape.size() == 1 && !split;
     for (const int count : counts) {
       if (kv) {
         EXPECT_GE(count, 1) << name;
@@ -179,7 +193,7 @@ TEST(PlanModel, OneRank_ReadsEveryByteOnce) {
     ASSERT_TRUE(plan.ok());
     std::map<std::string, int64_t> bytes;
     for (const Claim& claim : plan->claims[0]) {
-      if (!claim.streamed) bytes[claim.tensor] += claim.bytes;
+      if (!claim.streamed) bytes[claim.tensor->name] += claim.bytes;
     }
     for (const auto& [tensor, size] : bytes)
       EXPECT_EQ(size, (*store)->Find(tensor)->bytes) << tensor;

@@ -68,7 +68,7 @@ void WriteToken(const float* k, const float* v, int64_t slot, const KvLayout& la
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const CpuKernels& kernels, const CpuOptions& options)
-      : kernels_(kernels), compute_(options.compute), pool_(options.threads) {}
+      : kernels_(kernels), compute_(options.compute), dry_(options.dry), pool_(options.threads) {}
 
   std::string Describe() const override {
     return std::string("cpu, ") + kernels_.name + ", " + std::to_string(pool_.threads()) +
@@ -79,6 +79,8 @@ class CpuBackend final : public Backend {
 
   Buffer Allocate(int64_t bytes) override {
     if (bytes == 0) return {};
+    allocated_ += bytes;
+    if (dry_) return Buffer(nullptr, bytes, [](void*, int64_t) {});
     void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
@@ -92,12 +94,15 @@ class CpuBackend final : public Backend {
     return Buffer(data, bytes, [](void* p, int64_t n) { munmap(p, static_cast<size_t>(n)); });
   }
 
+  int64_t allocated() const override { return allocated_; }
+  bool dry() const override { return dry_; }
+
   LoadedWeight LoadWeight(const WeightDesc& desc, const RowReader& reader) override {
     return RepackWeight(desc, compute_, reader, pool_, *this);
   }
 
   void Upload(const void* host, int64_t bytes, void* to) override {
-    if (bytes > 0) std::memcpy(to, host, static_cast<size_t>(bytes));
+    if (bytes > 0 && !dry_) std::memcpy(to, host, static_cast<size_t>(bytes));
   }
 
   void DecodeRows(DType type, const std::byte* packed, F32View out) override {
@@ -364,6 +369,8 @@ class CpuBackend final : public Backend {
 
   const CpuKernels& kernels_;
   const Compute compute_;
+  const bool dry_;
+  int64_t allocated_ = 0;
   ThreadPool pool_;
   std::atomic<bool> broken_{false};
   QuantisedAs quantised_;

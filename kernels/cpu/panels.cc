@@ -236,6 +236,32 @@ Panels PlanPanels(const WeightDesc& desc, Compute compute) {
   return w;
 }
 
+WeightKernel CpuWeight::kernel() const {
+  const DType type = desc().type;
+  const bool base3 = type == DType::kTQ1_0 || type == DType::kPTQ1_0;
+  const std::string groups = ", groups of " + std::to_string(panels_.group);
+  switch (panels_.kind) {
+    case PanelKind::kTwoBit:
+      return {"2-bit panels", "int8 activations" + groups, base3 ? "base 3 is kept as 2 bits" : ""};
+    case PanelKind::kNibble:
+      return {"4-bit panels", "int16 activations" + groups, ""};
+    case PanelKind::kByte: {
+      const bool wider = type == DType::kQ4_0 || type == DType::kQ4_1 || type == DType::kQ4_K;
+      return {"8-bit panels", "int16 activations" + groups,
+              wider ? "granules are no multiple of 8 columns" : ""};
+    }
+    case PanelKind::kF16:
+      return {"f16 panels", "f32", ""};
+    case PanelKind::kBF16:
+      return {"bf16 panels", "f32", ""};
+    case PanelKind::kF32:
+      break;
+  }
+  if (type == DType::kF32) return {"f32 panels", "f32", ""};
+  return {"f32 panels", "f32",
+          compute_ == Compute::kF32 ? "--compute f32" : "granules are too narrow for integers"};
+}
+
 LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowReader& reader,
                           ThreadPool& pool, Backend& backend) {
   Panels w = PlanPanels(desc, compute);
@@ -243,10 +269,12 @@ LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowRead
   const int64_t row_bytes = RowBytes(desc.type, desc.stored_cols());
   Buffer memory = backend.Allocate(panels * w.panel_bytes);
   w.data = memory.as<uint8_t>();
+  if (backend.dry()) return {std::make_unique<CpuWeight>(desc, w, compute, std::move(memory))};
 
   std::atomic<bool> read_ok{true}, finite{true};
   pool.ForRange(panels, 1, [&](int64_t begin, int64_t end) {
-    const int64_t batch = std::max(kPanelRows, kReadBytes / row_bytes / kPanelRows * kPanelRows);
+    const int64_t fit = kReadBytes / std::max<int64_t>(row_bytes, 1);  // a part may have no columns
+    const int64_t batch = std::max(kPanelRows, fit / kPanelRows * kPanelRows);
     const int64_t last = std::min(end * kPanelRows, desc.rows);
     std::vector<std::byte> rows(
         static_cast<size_t>(std::min(batch, RoundUp(last, 16)) * row_bytes));
@@ -264,7 +292,9 @@ LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowRead
   });
   LoadedWeight loaded;
   loaded.finite = finite;
-  if (read_ok && finite) loaded.weight = std::make_unique<CpuWeight>(desc, w, std::move(memory));
+  if (read_ok && finite) {
+    loaded.weight = std::make_unique<CpuWeight>(desc, w, compute, std::move(memory));
+  }
   return loaded;
 }
 

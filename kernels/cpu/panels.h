@@ -9,14 +9,17 @@ namespace trine::cpu {
 
 class CpuWeight final : public Weight {
  public:
-  CpuWeight(const WeightDesc& desc, const Panels& panels, Buffer memory)
-      : Weight(desc), panels_(panels), memory_(std::move(memory)) {}
+  CpuWeight(const WeightDesc& desc, const Panels& panels, Compute compute, Buffer memory)
+      : Weight(desc), panels_(panels), compute_(compute), memory_(std::move(memory)) {}
 
+  int64_t bytes() const override { return memory_.bytes(); }
+  WeightKernel kernel() const override;
   const Panels& panels() const { return panels_; }
   int64_t panel_count() const { return (panels_.rows + 15) / 16; }
 
  private:
   Panels panels_;
+  Compute compute_;
   Buffer memory_;
 };
 

@@ -37,16 +37,16 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 }
 
 void Describe(const Session& session, const Ranks& ranks) {
-  std::fprintf(stderr, "%s: %s, %d %s, %s, comm %.*s\n", session.store().files()[0].path().c_str(),
+  std::fprintf(stderr, "%s: %s, %d %s, %s, comm %.*s\n", session.store().name().c_str(),
                session.config().architecture.c_str(), ranks.world.size,
                ranks.world.size == 1 ? "rank" : "ranks", session.backend().Describe().c_str(),
                static_cast<int>(ranks.comm.name().size()), ranks.comm.name().data());
-  for (size_t rank = 0; rank < session.plan().shares.size(); ++rank) {
-    const RankShare& share = session.plan().shares[rank];
-    const int64_t bytes = LoadedBytes(session.plan().claims[rank]);
+  for (int rank = 0; rank < session.plan().ranks(); ++rank) {
+    const RankShare& share = session.plan().shards.share(rank);
+    const int64_t bytes = LoadedBytes(session.plan().claims[static_cast<size_t>(rank)]);
     std::fprintf(
         stderr,
-        "  rank %zu: %lld query heads, %lld KV heads, %lld FFN channels, "
+        "  rank %d: %lld query heads, %lld KV heads, %lld FFN channels, "
         "%lld vocabulary rows, %.1f MB of weights\n",
         rank, static_cast<long long>(share.q_heads.size()),
         static_cast<long long>(share.kv_heads.size()), static_cast<long long>(share.ffn.size()),

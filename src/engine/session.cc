@@ -49,7 +49,7 @@ Status Session::ListDrawable() {
     count += drawn ? 1 : 0;
   }
   if (count > 0) return {};
-  return BadInput(store_->files()[0].path() +
+  return BadInput(store_->name() +
                   ": every token of 'tokenizer.ggml.token_type' is "
                   "unused (5); the file is damaged, get it again");
 }
@@ -65,7 +65,7 @@ Status Session::CheckSameFile() {
   const auto* bytes = reinterpret_cast<const std::byte*>(table.data());
   const std::vector<Bytes> all = control_.AllGather(Bytes(bytes, bytes + table.size()));
   if (all[static_cast<size_t>(comm_.world().rank)] == all[0]) return {};
-  return BadInput(store_->files()[0].path() +
+  return BadInput(store_->name() +
                   " has other tensors than on rank 0; give every host "
                   "the same file");
 }
@@ -79,7 +79,7 @@ Status Session::Load(const SessionOptions& options,
   context_ = std::make_unique<RankContext>(RankContext{*backend_, comm_, step, options.kv_type});
   const int64_t total = LoadedBytes(plan_.claims[static_cast<size_t>(comm_.world().rank)]);
   int64_t done = 0;
-  TRINE_ASSIGN(model_, LoadModel(*store_, plan_, *context_, [&](int64_t bytes) {
+  TRINE_ASSIGN(model_, LoadModel(*store_, plan_, comm_.world().rank, *context_, [&](int64_t bytes) {
                  done += bytes;
                  if (progress) progress(done, total);
                }));
@@ -88,7 +88,9 @@ Status Session::Load(const SessionOptions& options,
 
 void Session::MakeExecutor() {
   std::vector<Interval> vocab_shards;
-  for (const RankShare& share : plan_.shares) vocab_shards.push_back(share.vocab);
+  for (int rank = 0; rank < plan_.ranks(); ++rank) {
+    vocab_shards.push_back(plan_.shards.share(rank).vocab);
+  }
   executor_ = std::make_unique<RankExecutor>(
       *model_, *context_, std::move(vocab_shards), drawable_,
       ExecutorLimits{context_->limits, limits_.sequences, limits_.pages});

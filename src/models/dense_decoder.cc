@@ -10,47 +10,48 @@ struct Layer {
   Mlp mlp;
 };
 
-Layer BuildLayer(WeightLoader& loader, int index, const ModelConfig& config, const RankShare& share,
-                 const DenseTraits& traits) {
+Layer BuildLayer(WeightLoader& loader, int index, const RankPlan& plan, const DenseTraits& traits) {
   const std::string prefix = "blk." + std::to_string(index) + ".";
+  const ModelConfig& config = plan.config;
   return {RmsNorm(loader, prefix + "attn_norm.weight", config.hidden, config.norm_eps),
-          Attention(loader, prefix, config, share, traits.attention),
+          Attention(loader, prefix, plan, traits.attention),
           RmsNorm(loader, prefix + "ffn_norm.weight", config.hidden, config.norm_eps),
-          Mlp(loader, prefix, config, share)};
+          Mlp(loader, prefix, plan)};
 }
 
 class DenseDecoder final : public Model {
  public:
-  DenseDecoder(const ModelConfig& config, const RankShare& share, const WeightStore& store,
-               WeightLoader& loader, RankContext* context, const DenseTraits& traits)
+  DenseDecoder(const RankPlan& plan, WeightLoader& loader, RankContext& context,
+               const DenseTraits& traits)
       : context_(context),
-        config_(config),
-        share_(share),
-        rope_(LoadRope(config, traits.rope_pairs, store, loader, context)),
-        embedding_(loader, store, "token_embd.weight", config.vocab, config.hidden, context),
-        output_norm_(loader, "output_norm.weight", config.hidden, config.norm_eps),
-        head_(loader, config, share),
-        x_(context, Tokens(), config.hidden),
-        h_(context, Tokens(), config.hidden),
-        words_(context, Tokens(), config.hidden + kPartialExtraWords),
-        angles_(context, Tokens(), rope_.params.dims),
-        last_(context, context == nullptr ? 0 : context->limits.logit_rows, config.hidden),
-        attention_space_(context, config, share, Tokens()),
-        mlp_space_(context, share, Tokens()) {
-    for (int i = 0; i < config.layers && loader.status().ok(); ++i) {
-      layers_.push_back(BuildLayer(loader, i, config, share, traits));
+        config_(plan.config),
+        share_(plan.share),
+        rope_(LoadRope(config_, traits.rope_pairs, loader)),
+        embedding_(loader, "token_embd.weight", config_.vocab, config_.hidden,
+                   context.limits.tokens),
+        output_norm_(loader, "output_norm.weight", config_.hidden, config_.norm_eps),
+        head_(loader, config_, share_),
+        x_(context.backend, context.limits.tokens, config_.hidden),
+        h_(context.backend, context.limits.tokens, config_.hidden),
+        words_(context.backend, context.limits.tokens, config_.hidden + kPartialExtraWords),
+        angles_(context.backend, context.limits.tokens, rope_.params.dims),
+        last_(context.backend, context.limits.logit_rows, config_.hidden),
+        attention_space_(context.backend, plan, traits.attention, context.limits.tokens),
+        mlp_space_(context.backend, share_, context.limits.tokens) {
+    for (int i = 0; i < config_.layers && loader.status().ok(); ++i) {
+      layers_.push_back(BuildLayer(loader, i, plan, traits));
     }
   }
 
   const ModelConfig& config() const override { return config_; }
   int kv_layers() const override { return config_.layers; }
   KvLayout kv_layout() const override {
-    return {share_.kv_heads.size(), config_.head_dim, context_->kv_type};
+    return {share_.kv_heads.size(), config_.head_dim, context_.kv_type};
   }
   Interval vocab_shard() const override { return share_.vocab; }
 
   void Forward(const StepBatch& batch, const SequenceMemory& memory, F32View logits) override {
-    RankContext& context = *context_;
+    RankContext& context = context_;
     const int64_t tokens = batch.size();
     const Residual residual{x_.Rows(tokens), memory.row_faults};  // [T, E]
     const F32View h = h_.Rows(tokens);                            // [T, E]
@@ -76,9 +77,7 @@ class DenseDecoder final : public Model {
   }
 
  private:
-  int64_t Tokens() const { return context_ == nullptr ? 0 : context_->limits.tokens; }
-
-  RankContext* context_;
+  RankContext& context_;
   const ModelConfig config_;
   const RankShare share_;
   Rope rope_;
@@ -95,10 +94,9 @@ class DenseDecoder final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> BuildDenseDecoder(const ModelConfig& config, const RankShare& share,
-                                         const WeightStore& store, WeightLoader& loader,
-                                         RankContext* context, const DenseTraits& traits) {
-  return std::make_unique<DenseDecoder>(config, share, store, loader, context, traits);
+std::unique_ptr<Model> BuildDenseDecoder(const RankPlan& plan, WeightLoader& loader,
+                                         RankContext& context, const DenseTraits& traits) {
+  return std::make_unique<DenseDecoder>(plan, loader, context, traits);
 }
 
 }  // namespace trine

@@ -11,8 +11,7 @@ struct DenseTraits {
   AttentionOptions attention;
 };
 
-std::unique_ptr<Model> BuildDenseDecoder(const ModelConfig& config, const RankShare& share,
-                                         const WeightStore& store, WeightLoader& loader,
-                                         RankContext* context, const DenseTraits& traits);
+std::unique_ptr<Model> BuildDenseDecoder(const RankPlan& plan, WeightLoader& loader,
+                                         RankContext& context, const DenseTraits& traits);
 
 }  // namespace trine

@@ -4,11 +4,10 @@
 
 namespace trine {
 
-std::unique_ptr<Model> BuildLlama(const ModelConfig& config, const RankShare& share,
-                                  const WeightStore& store, WeightLoader& loader,
-                                  RankContext* context) {
+std::unique_ptr<Model> BuildLlama(const RankPlan& plan, WeightLoader& loader,
+                                  RankContext& context) {
   return BuildDenseDecoder(
-      config, share, store, loader, context,
+      plan, loader, context,
       {.rope_pairs = RopePairs::kAdjacent,
        .attention = {.input_bias = Bias::kOptional, .output_bias = Bias::kOptional}});
 }

@@ -11,54 +11,90 @@ namespace {
 struct Architecture {
   const char* name;
   ModelBuilder build;
+  Status (*read_config)(const Metadata& meta, ModelConfig& config);  // nullptr: nothing of its own
 };
 
 // The table of architectures.
 constexpr Architecture kArchitectures[] = {
-    {"llama", BuildLlama},
-    {"qwen2", BuildQwen2},
-    {"qwen3", BuildQwen3},
+    {"llama", BuildLlama, nullptr},
+    {"qwen2", BuildQwen2, nullptr},
+    {"qwen3", BuildQwen3, nullptr},
+    {"qwen35", BuildQwen35, ReadQwen35Config},
 };
 
-Result<ModelBuilder> FindArchitecture(const std::string& file, const std::string& name) {
+// Files that lie beside a model's and are no language model themselves.
+struct Companion {
+  const char* name;
+  const char* what;
+};
+constexpr Companion kCompanions[] = {
+    {"clip", "a vision projector (mmproj)"},
+    {"dspark", "a drafter for speculative decoding"},
+    {"dflash", "a drafter for speculative decoding"},
+};
+
+Result<const Architecture*> FindArchitecture(const std::string& file, const std::string& name) {
   std::string known;
   for (const Architecture& architecture : kArchitectures) {
-    if (name == architecture.name) return architecture.build;
+    if (name == architecture.name) return &architecture;
     known += (known.empty() ? "" : ", ") + std::string(architecture.name);
+  }
+  for (const Companion& companion : kCompanions) {
+    if (name != companion.name) continue;
+    return BadInput(file + ": architecture " + Quote(name) + " is " + companion.what +
+                    ", not a language model; give the model's own file");
   }
   return BadInput(file + ": architecture " + Quote(name) + " is not supported; supported are " +
                   known);
 }
 
+constexpr int64_t kMostInKey = std::numeric_limits<int32_t>::max();
+
 Result<int64_t> Positive(const std::string& key, Result<int64_t> value) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (value.ok() && (*value < 1 || *value > kMost)) {
+  if (value.ok() && (*value < 1 || *value > kMostInKey)) {
     return BadInput("metadata key '" + key + "' is " + std::to_string(*value) + "; 1 to " +
-                    std::to_string(kMost) + " expected");
+                    std::to_string(kMostInKey) + " expected");
   }
   return value;
 }
 
-// The dimensions against the first layer's tensors, before any arithmetic is done with them.
+// The dimensions against the first layer's tensors of each kind, before any arithmetic is done with
+// them.
 Status CheckDimensions(const WeightStore& store, const ModelConfig& config) {
   if (config.layers > std::ssize(store.tensors())) {
     return BadInput("'" + config.architecture + ".block_count' is " +
                     std::to_string(config.layers) + ", but there are only " +
                     std::to_string(store.tensors().size()) + " tensors");
   }
-  const int64_t heads = config.q_heads * config.head_dim;
-  TRINE_RETURN_IF_ERROR(store.Require("blk.0.attn_output.weight", {heads, config.hidden}).status());
+  const auto first = [&](bool recurrent) {
+    int layer = 0;
+    while (layer < config.layers && config.is_recurrent(layer) != recurrent) ++layer;
+    return layer;
+  };
+  const int attention = first(false), delta = first(true);
+  if (attention == config.layers) {
+    return BadInput("'" + config.architecture +
+                    "': every layer is recurrent; at least one must be attention");
+  }
+  TRINE_RETURN_IF_ERROR(store
+                            .Require("blk." + std::to_string(attention) + ".attn_output.weight",
+                                     {config.q_heads * config.head_dim, config.hidden})
+                            .status());
+  if (delta < config.layers) {
+    TRINE_RETURN_IF_ERROR(store
+                              .Require("blk." + std::to_string(delta) + ".ssm_out.weight",
+                                       {config.value_heads * config.delta_dim, config.hidden})
+                              .status());
+  }
   return store.Require("blk.0.ffn_down.weight", {config.ffn, config.hidden}).status();
 }
 
-Result<ModelConfig> ReadConfig(const WeightStore& store) {
+Result<ModelConfig> ReadConfig(const WeightStore& store, const Architecture& architecture) {
   const Metadata& meta = store.metadata();
   ModelConfig config;
   TRINE_ASSIGN(config.architecture, meta.String("general.architecture"));
   const std::string arch = config.architecture + ".";
-  const auto required = [&](const std::string& key) {
-    return Positive(arch + key, meta.Int(arch + key));
-  };
+  const auto required = [&](const std::string& key) { return PositiveKey(meta, arch + key); };
   const auto optional = [&](const std::string& key, int64_t fallback) {
     return Positive(arch + key, meta.IntOr(arch + key, fallback));
   };
@@ -100,23 +136,73 @@ Result<ModelConfig> ReadConfig(const WeightStore& store) {
   }
   TRINE_ASSIGN(const TensorInfo* embedding, store.Require("token_embd.weight"));
   config.vocab = embedding->rows();
+  if (architecture.read_config != nullptr) {
+    TRINE_RETURN_IF_ERROR(architecture.read_config(meta, config));
+  }
   return config;
 }
 
-// One FFN granule for the whole model: that of its widest quant block, so that the shares of
-// channels are the same in every layer.
-Result<int64_t> ModelFfnGranule(const WeightStore& store, const ModelConfig& config) {
+// One FFN granule for the whole model, so that the shares of channels are the same in every layer:
+// the rotation block, or that of the widest quant block. Either all layers' ffn_down are rotated or
+// none.
+Result<int64_t> ModelFfnGranule(const WeightStore& store, const ModelConfig& config,
+                                const Rotation& rotation) {
   int64_t granule = 0;
+  const bool rotated = rotation.Rotates("blk.0.ffn_down.weight");
   for (int i = 0; i < config.layers; ++i) {
     const std::string name = "blk." + std::to_string(i) + ".ffn_down.weight";
     TRINE_ASSIGN(const TensorInfo* down, store.Require(name));
     granule = std::max(granule, FfnGranule(config.ffn, down->type));
+    if (rotation.Rotates(name) != rotated) {
+      return BadInput(
+          "'prism.hadamard.weight_names' lists some of the ffn_down weights, but not '" +
+          (rotated ? name : "blk.0.ffn_down.weight") + "'; list all or none");
+    }
   }
-  return granule;
+  return rotated ? rotation.block() : granule;
+}
+
+// Whether the weights NAME of all layers of one kind are rotated; all or none must be.
+Result<bool> AllRotated(const ModelConfig& config, const Rotation& rotation, bool recurrent,
+                        const std::string& name) {
+  std::string listed, missing;
+  for (int i = 0; i < config.layers; ++i) {
+    if (config.is_recurrent(i) != recurrent) continue;
+    const std::string weight = "blk." + std::to_string(i) + "." + name;
+    (rotation.Rotates(weight) ? listed : missing) = weight;
+  }
+  if (listed.empty() || missing.empty()) return !listed.empty();
+  return BadInput("'prism.hadamard.weight_names' lists '" + listed + "', but not '" + missing +
+                  "'; list all or none");
+}
+
+Result<ShardDims> ReadDims(const WeightStore& store, const ModelConfig& config,
+                           const Rotation& rotation) {
+  ShardDims dims;
+  dims.q_heads = config.q_heads;
+  dims.kv_heads = config.kv_heads;
+  dims.head_dim = config.head_dim;
+  dims.attention_layers = config.layers - config.recurrent_layers();
+  dims.key_heads = config.key_heads;
+  dims.value_heads = config.value_heads;
+  dims.delta_dim = config.delta_dim;
+  dims.delta_layers = config.recurrent_layers();
+  dims.ffn = config.ffn;
+  dims.vocab = config.vocab;
+  dims.hidden = config.hidden;
+  dims.rotation = rotation.block();
+  TRINE_ASSIGN(dims.rotated_attention,
+               AllRotated(config, rotation, /*recurrent=*/false, "attn_output.weight"));
+  TRINE_ASSIGN(dims.rotated_delta,
+               AllRotated(config, rotation, /*recurrent=*/true, "ssm_out.weight"));
+  dims.delta_out_of_order =
+      !rotation.delta_grouped() && store.value_heads() == ValueHeadOrder::kTiled;
+  TRINE_ASSIGN(dims.ffn_granule, ModelFfnGranule(store, config, rotation));
+  return dims;
 }
 
 Status InFile(const WeightStore& store, const Status& status) {
-  const std::string& path = store.files()[0].path();
+  const std::string& path = store.name();
   if (status.ok() || status.message().starts_with(path)) return status;
   return {status.code(), path + ": " + status.message()};
 }
@@ -124,27 +210,34 @@ Status InFile(const WeightStore& store, const Status& status) {
 Result<ModelPlan> MakePlan(const WeightStore& store, int ranks,
                            const std::vector<double>& weights) {
   TRINE_ASSIGN(const std::string name, store.metadata().String("general.architecture"));
-  TRINE_ASSIGN(const ModelBuilder build, FindArchitecture(store.files()[0].path(), name));
+  TRINE_ASSIGN(const Architecture* architecture, FindArchitecture(store.name(), name));
   ModelPlan plan;
-  TRINE_ASSIGN(plan.config, ReadConfig(store));
+  TRINE_ASSIGN(plan.config, ReadConfig(store, *architecture));
   TRINE_RETURN_IF_ERROR(CheckDimensions(store, plan.config));
-  const ModelConfig& config = plan.config;
-  ShardDims dims{config.q_heads, config.kv_heads, config.ffn,    0,
-                 config.vocab,   config.layers,   config.hidden, config.head_dim};
-  TRINE_ASSIGN(dims.ffn_granule, ModelFfnGranule(store, config));
-  TRINE_ASSIGN(const ShardPlan shards, ShardPlan::Make(dims, ranks, weights));
+  TRINE_ASSIGN(plan.rotation, Rotation::Read(store));
+  TRINE_ASSIGN(const ShardDims dims, ReadDims(store, plan.config, plan.rotation));
   plan.config.ffn_granule = dims.ffn_granule;
+  TRINE_ASSIGN(plan.shards, ShardPlan::Make(dims, ranks, weights));
+
+  std::string error;
+  const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
+  const std::unique_ptr<Backend> backend = MakeCpuBackend({.dry = true}, &error);
+  if (backend == nullptr) return BadInput(error);
+  RankContext context{*backend, *comm, {}};
   for (int rank = 0; rank < ranks; ++rank) {
-    WeightLoader loader(store, /*backend=*/nullptr, {});
-    build(plan.config, shards.share(rank), store, loader, nullptr);
+    WeightLoader loader(store, plan.rotation, *backend, {});
+    architecture->build(plan.ForRank(rank), loader, context);
     TRINE_RETURN_IF_ERROR(loader.Finish(name));
-    plan.shares.push_back(shards.share(rank));
     plan.claims.push_back(loader.claims());
   }
   return plan;
 }
 
 }  // namespace
+
+Result<int64_t> PositiveKey(const Metadata& meta, const std::string& key) {
+  return Positive(key, meta.Int(key));
+}
 
 Result<ModelPlan> PlanModel(const WeightStore& store, int ranks,
                             const std::vector<double>& weights) {
@@ -153,14 +246,13 @@ Result<ModelPlan> PlanModel(const WeightStore& store, int ranks,
   return plan;
 }
 
-Result<std::unique_ptr<Model>> LoadModel(const WeightStore& store, const ModelPlan& plan,
+Result<std::unique_ptr<Model>> LoadModel(const WeightStore& store, const ModelPlan& plan, int rank,
                                          RankContext& context,
                                          std::function<void(int64_t bytes)> progress) {
-  TRINE_ASSIGN(const ModelBuilder build,
-               FindArchitecture(store.files()[0].path(), plan.config.architecture));
-  WeightLoader loader(store, &context.backend, std::move(progress));
-  const auto rank = static_cast<size_t>(context.comm.world().rank);
-  std::unique_ptr<Model> model = build(plan.config, plan.shares[rank], store, loader, &context);
+  TRINE_ASSIGN(const Architecture* architecture,
+               FindArchitecture(store.name(), plan.config.architecture));
+  WeightLoader loader(store, plan.rotation, context.backend, std::move(progress));
+  std::unique_ptr<Model> model = architecture->build(plan.ForRank(rank), loader, context);
   TRINE_RETURN_IF_ERROR(loader.Finish(plan.config.architecture));
   return model;
 }

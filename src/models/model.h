@@ -3,6 +3,7 @@
 // model.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,21 @@ struct ModelConfig {
   int64_t context = 0;      // tokens the model was made for
   int64_t ffn_granule = 0;  // channels of ffn_down summed in f32 before they are rounded
   float norm_eps = 0;
+
+  // Of hybrids: which layers are recurrent (empty: none), and the heads of those.
+  std::vector<bool> recurrent;
+  int64_t key_heads = 0;
+  int64_t value_heads = 0;  // a multiple of key_heads
+  int64_t delta_dim = 0;    // of keys and values
+  int64_t conv_taps = 0;
+  int ignored_blocks = 0;  // behind the layers, for multi-token prediction
+
+  bool is_recurrent(int layer) const {
+    return !recurrent.empty() && recurrent[static_cast<size_t>(layer)];
+  }
+  int recurrent_layers() const {
+    return static_cast<int>(std::count(recurrent.begin(), recurrent.end(), true));
+  }
 };
 
 // What the engine lets a step hold; buffers are sized by it once.
@@ -64,35 +80,54 @@ class Model {
   virtual void Forward(const StepBatch& batch, const SequenceMemory& memory, F32View logits) = 0;
 };
 
+// What one rank is to build: its shares, and the columns that its head outputs are cut in.
+struct RankPlan {
+  const ModelConfig& config;
+  const RankShare& share;
+  const HeadColumns& attention_columns;
+  const HeadColumns& delta_columns;
+  int rank = 0;
+};
+
 // The plan of a file for a rank count: shares, and what each rank will read.
 struct ModelPlan {
   ModelConfig config;
-  std::vector<RankShare> shares;           // by rank
+  Rotation rotation;
+  ShardPlan shards;
   std::vector<std::vector<Claim>> claims;  // by rank
+
+  int ranks() const { return shards.ranks(); }
+  RankPlan ForRank(int rank) const {
+    return {config, shards.share(rank), shards.attention_columns(), shards.delta_columns(), rank};
+  }
 };
 
 // From headers alone. Errors name what is missing, wrong or unknown, or the rank counts that work.
 Result<ModelPlan> PlanModel(const WeightStore& store, int ranks,
                             const std::vector<double>& weights);
 
-// Loads this rank's part; blocks on the disk. `context` must outlive the model, and so must
+// Builds this rank's part on its backend, and so loads it; blocks on the disk. `rank` is
+// context.comm's, or any if the backend is dry. `context` must outlive the model, and so must
 // `store`: embedding rows are read from it while running.
-Result<std::unique_ptr<Model>> LoadModel(const WeightStore& store, const ModelPlan& plan,
+Result<std::unique_ptr<Model>> LoadModel(const WeightStore& store, const ModelPlan& plan, int rank,
                                          RankContext& context,
                                          std::function<void(int64_t bytes)> progress);
 
 // ---- for the files of the architectures
 
-// Builds the layers of one rank. Called with a planning loader too; then context is nullptr.
-using ModelBuilder = std::unique_ptr<Model> (*)(const ModelConfig& config, const RankShare& share,
-                                                const WeightStore& store, WeightLoader& loader,
-                                                RankContext* context);
+// Builds the layers of one rank.
+using ModelBuilder = std::unique_ptr<Model> (*)(const RankPlan& plan, WeightLoader& loader,
+                                                RankContext& context);
 
-std::unique_ptr<Model> BuildLlama(const ModelConfig&, const RankShare&, const WeightStore&,
-                                  WeightLoader&, RankContext*);
-std::unique_ptr<Model> BuildQwen2(const ModelConfig&, const RankShare&, const WeightStore&,
-                                  WeightLoader&, RankContext*);
-std::unique_ptr<Model> BuildQwen3(const ModelConfig&, const RankShare&, const WeightStore&,
-                                  WeightLoader&, RankContext*);
+std::unique_ptr<Model> BuildLlama(const RankPlan&, WeightLoader&, RankContext&);
+std::unique_ptr<Model> BuildQwen2(const RankPlan&, WeightLoader&, RankContext&);
+std::unique_ptr<Model> BuildQwen3(const RankPlan&, WeightLoader&, RankContext&);
+std::unique_ptr<Model> BuildQwen35(const RankPlan&, WeightLoader&, RankContext&);
+
+// What qwen35's metadata has beside that of the others. Checked, like the rest.
+Status ReadQwen35Config(const Metadata& meta, ModelConfig& config);
+
+// An integer of 1 to 2^31 - 1; the error names the key.
+Result<int64_t> PositiveKey(const Metadata& meta, const std::string& key);
 
 }  // namespace trine

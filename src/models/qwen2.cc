@@ -3,11 +3,10 @@
 
 namespace trine {
 
-std::unique_ptr<Model> BuildQwen2(const ModelConfig& config, const RankShare& share,
-                                  const WeightStore& store, WeightLoader& loader,
-                                  RankContext* context) {
+std::unique_ptr<Model> BuildQwen2(const RankPlan& plan, WeightLoader& loader,
+                                  RankContext& context) {
   return BuildDenseDecoder(
-      config, share, store, loader, context,
+      plan, loader, context,
       {.attention = {.input_bias = Bias::kRequired, .output_bias = Bias::kOptional}});
 }
 

@@ -4,10 +4,9 @@
 
 namespace trine {
 
-std::unique_ptr<Model> BuildQwen3(const ModelConfig& config, const RankShare& share,
-                                  const WeightStore& store, WeightLoader& loader,
-                                  RankContext* context) {
-  return BuildDenseDecoder(config, share, store, loader, context, {.attention = {.qk_norm = true}});
+std::unique_ptr<Model> BuildQwen3(const RankPlan& plan, WeightLoader& loader,
+                                  RankContext& context) {
+  return BuildDenseDecoder(plan, loader, context, {.attention = {.qk_norm = true}});
 }
 
 }  // namespace trine

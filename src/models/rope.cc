@@ -57,6 +57,28 @@ double YarnKept(const Scaling& scaling, double base, int64_t dims, int64_t i) {
   return 1 - std::clamp(ramp, 0.0, 1.0);
 }
 
+// Whether pair i turns with the position of a text token: not where interleaved sections (t, h, w
+// and a fourth) leave it to the fourth.
+Result<bool> TurnsWithText(const Metadata& meta, const std::string& key, int64_t i) {
+  TRINE_ASSIGN(const std::vector<int64_t>* sections, meta.Ints(key));
+  if (sections == nullptr) return true;
+  int64_t total = 0;
+  for (const int64_t pairs : *sections) {
+    if (pairs < 0 || pairs > kMaxHeadDim) {
+      return BadInput("'" + key + "' holds " + std::to_string(pairs) + "; 0 to " +
+                      std::to_string(kMaxHeadDim) + " expected");
+    }
+    total += pairs;
+  }
+  if (sections->size() < 3 || sections->size() > 4 || total == 0) {
+    return BadInput("'" + key + "' has " + std::to_string(sections->size()) +
+                    " entries that add up to " + std::to_string(total) +
+                    "; 3 or 4 that cover the rotated pairs expected");
+  }
+  const int64_t place = i % total;
+  return place < 3 * (*sections)[static_cast<size_t>(place % 3)];
+}
+
 // The parameters and, in `frequencies`, the radians per position of every pair.
 Result<RopeParams> ReadRope(const ModelConfig& config, RopePairs pairs, const Metadata& meta,
                             std::vector<float>& frequencies) {
@@ -81,7 +103,8 @@ Result<RopeParams> ReadRope(const ModelConfig& config, RopePairs pairs, const Me
       const double kept = YarnKept(scaling, base, dims, i);
       frequency = plain / scaling.factor * (1 - kept) + plain * kept;
     }
-    frequencies.push_back(static_cast<float>(frequency));
+    TRINE_ASSIGN(const bool turns, TurnsWithText(meta, arch + ".rope.dimension_sections", i));
+    frequencies.push_back(turns ? static_cast<float>(frequency) : 0.0f);
   }
   RopeParams params{pairs, config.head_dim, dims, nullptr, 1};
   if (scaling.type == "yarn") {
@@ -93,11 +116,10 @@ Result<RopeParams> ReadRope(const ModelConfig& config, RopePairs pairs, const Me
 
 }  // namespace
 
-Rope LoadRope(const ModelConfig& config, RopePairs pairs, const WeightStore& store,
-              WeightLoader& loader, RankContext* context) {
+Rope LoadRope(const ModelConfig& config, RopePairs pairs, WeightLoader& loader) {
   constexpr char kDivisors[] = "rope_freqs.weight";
   std::vector<float> frequencies;
-  Result<RopeParams> params = ReadRope(config, pairs, store.metadata(), frequencies);
+  Result<RopeParams> params = ReadRope(config, pairs, loader.store().metadata(), frequencies);
   if (!params.ok()) {
     loader.Fail(params.status());
     return {};
@@ -111,7 +133,7 @@ Rope LoadRope(const ModelConfig& config, RopePairs pairs, const WeightStore& sto
   }
   const auto n = static_cast<int64_t>(frequencies.size());
   if (loader.Has(kDivisors)) {
-    const std::vector<float> divisors = loader.HostVector(kDivisors, n, {0, n});
+    const std::vector<float> divisors = loader.HostTable(kDivisors, n, 1, Shard::Rows({0, n}));
     for (size_t i = 0; i < divisors.size(); ++i) {
       frequencies[i] /= divisors[i];
       if (std::isfinite(frequencies[i])) continue;
@@ -120,12 +142,9 @@ Rope LoadRope(const ModelConfig& config, RopePairs pairs, const WeightStore& sto
       return {};
     }
   }
-  Rope rope{*params, {}};
-  if (context != nullptr) {
-    rope.frequencies = context->backend.Allocate(n * 4);
-    context->backend.Upload(frequencies.data(), n * 4, rope.frequencies.as());
-    rope.params.frequencies = rope.frequencies.as<float>();
-  }
+  Rope rope{*params, loader.backend().Allocate(n * 4)};
+  loader.backend().Upload(frequencies.data(), n * 4, rope.frequencies.as());
+  rope.params.frequencies = rope.frequencies.as<float>();
   return rope;
 }
 

@@ -12,10 +12,10 @@ struct Rope {
   Buffer frequencies;  // f32 [dims / 2] radians per position
 };
 
-// Reads <arch>.rope.* (base, dimension_count, scaling none, linear or yarn) and, if the file has
-// it, the divisors of rope_freqs.weight (llama 3). Errors stick in the loader. Sources: Su et al.
-// 2021; YaRN: Peng et al. 2023; the llama 3 divisors are made by the converter.
-Rope LoadRope(const ModelConfig& config, RopePairs pairs, const WeightStore& store,
-              WeightLoader& loader, RankContext* context);
+// Reads <arch>.rope.* (base, dimension_count, dimension_sections, scaling none, linear or yarn)
+// and, if the file has it, the divisors of rope_freqs.weight (llama 3). Errors stick in the loader.
+// Sources: Su et al. 2021; YaRN: Peng et al. 2023; the llama 3 divisors are made by the converter;
+// sections: Bai et al. 2025, where a text token has its position in every component but the fourth.
+Rope LoadRope(const ModelConfig& config, RopePairs pairs, WeightLoader& loader);
 
 }  // namespace trine

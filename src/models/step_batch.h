@@ -10,9 +10,9 @@
 namespace trine {
 
 struct StepBatch {
-  std::span<const int32_t> tokens;       // [T]
-  TokenPlaces places;                    // position, sequence, KV pages and state of each token
-  std::span<const int32_t> logit_rows;   // [R] indices into tokens, ascending
+  std::span<const int32_t> tokens;      // [T]
+  TokenPlaces places;                   // position, sequence, KV pages and state of each token
+  std::span<const int32_t> logit_rows;  // [R] indices into tokens, ascending
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
 };
@@ -20,7 +20,7 @@ struct StepBatch {
 struct SequenceMemory {
   std::span<const KvPages> kv;          // [attention layers] this rank's heads
   std::span<const DeltaStates> states;  // [recurrent layers] this rank's heads
-  std::span<int32_t> row_faults;  // [T] > 0: this row met a value that is out of range
+  std::span<int32_t> row_faults;        // [T] > 0: this row met a value that is out of range
 };
 
 }  // namespace trine

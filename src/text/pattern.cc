@@ -249,9 +249,11 @@ Result<std::string> TranslatePattern(std::string_view pattern) {
 }
 
 Status BadPattern(std::string_view pattern, const std::string& why) {
-  // A pattern may have line ends of its own; an error is one line.
+  const std::string message = "pre-tokeniser pattern '" + std::string(pattern) + "': " + why +
+                              "; convert the tokenizer with another pattern";
+  // A pattern may have line ends of its own, and `why` quotes it; an error is one line.
   std::string shown;
-  for (const char c : pattern) {
+  for (const char c : message) {
     const auto byte = static_cast<unsigned char>(c);
     std::array<char, 8> escape{};
     if (byte < 0x20 || byte == 0x7F) {
@@ -261,8 +263,7 @@ Status BadPattern(std::string_view pattern, const std::string& why) {
       shown += c;
     }
   }
-  return BadInput("pre-tokeniser pattern '" + shown + "': " + why +
-                  "; convert the tokenizer with another pattern");
+  return BadInput(shown);
 }
 
 std::string QuotePattern(std::string_view text) {

@@ -429,6 +429,7 @@ Status ReadOtherParts(const std::string& first, int64_t count, ModelFiles& model
 
 Result<ModelFiles> ReadGguf(const std::string& path) {
   ModelFiles model;
+  model.name = path;
   TRINE_ASSIGN(File file, File::Open(path));
   TRINE_ASSIGN(Part part, ReadPart(file, 0));
   model.metadata = std::move(part.metadata);

@@ -16,10 +16,48 @@ int64_t Granules(const ShardDims& dims) {
   return (dims.ffn + dims.ffn_granule - 1) / dims.ffn_granule;
 }
 
-Status TooManyRanks(const ShardDims& dims, const std::string& unit, int ranks) {
+int64_t MostRanks(const ShardDims& dims) {
   const int64_t most = std::min(dims.q_heads, Granules(dims));
+  return dims.delta_layers == 0 ? most : std::min(most, dims.key_heads);
+}
+
+Status TooManyRanks(const ShardDims& dims, const std::string& unit, int ranks) {
+  const int64_t most = MostRanks(dims);
   return BadInput(unit + " cannot be shared by " + std::to_string(ranks) + " ranks; use 1 to " +
                   std::to_string(most) + " ranks");
+}
+
+Status CheckUnits(const ShardDims& dims, int ranks) {
+  if (ranks > dims.q_heads) {
+    return TooManyRanks(dims, "attn_q: " + std::to_string(dims.q_heads) + " query heads", ranks);
+  }
+  if (dims.delta_layers > 0 && ranks > dims.key_heads) {
+    return TooManyRanks(dims, "attn_qkv: " + std::to_string(dims.key_heads) + " key heads", ranks);
+  }
+  if (ranks > Granules(dims)) {
+    return TooManyRanks(dims,
+                        "ffn_down: " + std::to_string(Granules(dims)) + " granules of " +
+                            std::to_string(dims.ffn_granule) + " channels",
+                        ranks);
+  }
+  return {};
+}
+
+// Sets `used` and `gathered`. rotation: columns of a block, 0 if the weight is not rotated.
+void CutColumns(std::span<const double> weights, int64_t rotation, bool out_of_order,
+                HeadColumns& columns) {
+  columns.used = columns.made;
+  if (rotation == 0) return;
+  const int64_t granule = RotatedGranule(rotation), whole = std::max(granule, rotation);
+  columns.gathered =
+      out_of_order || std::any_of(columns.made.begin(), columns.made.end(),
+                                  [&](const Interval& part) { return part.begin % whole != 0; });
+  if (!columns.gathered) return;
+  std::vector<double> load(weights.size(), 0);
+  columns.used = PartitionUnits(columns.made.back().end / granule, weights, load,
+                                /*may_be_empty=*/true,
+                                [](Interval part) { return static_cast<double>(part.size()); });
+  for (Interval& part : columns.used) part = part.Times(granule);
 }
 
 }  // namespace
@@ -76,17 +114,10 @@ Result<ShardPlan> ShardPlan::Make(const ShardDims& dims, int ranks,
     return BadInput("--split has " + std::to_string(weights.size()) + " numbers for " +
                     std::to_string(ranks) + " ranks; give one a rank");
   }
-  if (ranks > dims.q_heads) {
-    return TooManyRanks(dims, "attn_q: " + std::to_string(dims.q_heads) + " query heads", ranks);
-  }
-  if (ranks > Granules(dims)) {
-    return TooManyRanks(dims,
-                        "ffn_down: " + std::to_string(Granules(dims)) + " granules of " +
-                            std::to_string(dims.ffn_granule) + " channels",
-                        ranks);
-  }
+  TRINE_RETURN_IF_ERROR(CheckUnits(dims, ranks));
   // In values of weights. A query head: its rows of attn_q and its columns of attn_output; a KV
-  // head: its rows of attn_k and attn_v; a channel: two rows and a column. Heads and channels
+  // head: its rows of attn_k and attn_v; a key head: its rows q and k and, for its value heads, v,
+  // the gate and the columns of ssm_out; a channel: two rows and a column. Heads and channels
   // first: they are in every layer.
   const auto values = [&](int64_t rows) {
     return static_cast<double>(rows) * static_cast<double>(dims.hidden);
@@ -94,34 +125,50 @@ Result<ShardPlan> ShardPlan::Make(const ShardDims& dims, int ranks,
   std::vector<double> load(weights.size(), 0);
   const auto heads =
       PartitionUnits(dims.q_heads, weights, load, /*may_be_empty=*/false, [&](Interval q) {
-        return values(2 * dims.layers * dims.head_dim * (q.size() + KvHeadsOf(dims, q).size()));
+        return values(2 * dims.attention_layers * dims.head_dim *
+                      (q.size() + KvHeadsOf(dims, q).size()));
+      });
+  const int64_t rep = dims.delta_layers == 0 ? 0 : dims.value_heads / dims.key_heads;
+  const auto key_heads = PartitionUnits(
+      dims.key_heads, weights, load, /*may_be_empty=*/dims.delta_layers == 0, [&](Interval part) {
+        return values(dims.delta_layers * dims.delta_dim * part.size() * (2 + 3 * rep));
       });
   const auto granules = PartitionUnits(
       Granules(dims), weights, load, /*may_be_empty=*/false,
-      [&](Interval part) { return values(3 * dims.layers * part.size() * dims.ffn_granule); });
+      [&](Interval part) { return values(3 * dims.layers() * part.size() * dims.ffn_granule); });
   const auto blocks = PartitionUnits(
       (dims.vocab + kVocabBlock - 1) / kVocabBlock, weights, load,
       /*may_be_empty=*/true, [&](Interval part) { return values(part.size() * kVocabBlock); });
 
   ShardPlan plan;
   for (size_t r = 0; r < weights.size(); ++r) {
-    RankShare share{heads[r], KvHeadsOf(dims, heads[r]), granules[r].Times(dims.ffn_granule),
-                    blocks[r].Times(kVocabBlock)};
+    RankShare share{heads[r], KvHeadsOf(dims, heads[r]), key_heads[r],
+                    granules[r].Times(dims.ffn_granule), blocks[r].Times(kVocabBlock)};
     share.ffn.end = std::min(share.ffn.end, dims.ffn);
     share.vocab.begin = std::min(share.vocab.begin, dims.vocab);
     share.vocab.end = std::min(share.vocab.end, dims.vocab);
     plan.shares_.push_back(share);
+    plan.attention_columns_.made.push_back(heads[r].Times(dims.head_dim));
+    plan.delta_columns_.made.push_back(key_heads[r].Times(rep * dims.delta_dim));
   }
+  CutColumns(weights, dims.rotated_attention ? dims.rotation : 0, /*out_of_order=*/false,
+             plan.attention_columns_);
+  CutColumns(weights, dims.rotated_delta ? dims.rotation : 0, dims.delta_out_of_order,
+             plan.delta_columns_);
   return plan;
 }
 
 int64_t FfnGranule(int64_t ffn, DType type) {
-  const int64_t block = Info(type).block_elems;
+  int64_t least = std::max(Info(type).block_elems, 32);
+  if (IsTernary(type)) least = ffn % 128 == 0 ? 128 : 64;
+  if (least == 64 && IsTernary(type)) return least;  // an activation group never ends short
   int64_t granule = 256;
-  while (granule / 2 >= std::max<int64_t>(block, 32) && (ffn + granule - 1) / granule < 16) {
-    granule /= 2;
-  }
+  while (granule / 2 >= least && (ffn + granule - 1) / granule < 16) granule /= 2;
   return granule;
+}
+
+int64_t RotatedGranule(int64_t rotation) {
+  return std::min<int64_t>(rotation, 128);
 }
 
 }  // namespace trine

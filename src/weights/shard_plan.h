@@ -31,29 +31,49 @@ struct Interval {
 enum class Axis { kRows, kCols };
 struct Shard {
   Axis axis = Axis::kRows;
-  std::vector<Interval> parts;  // ascending, disjoint, in elements along the axis
+  std::vector<Interval> parts;  // disjoint, along the axis, in the order that the model wants
 
   static Shard Rows(Interval rows) { return {Axis::kRows, {rows}}; }
   static Shard Cols(Interval cols) { return {Axis::kCols, {cols}}; }
   int64_t size() const;
 };
 
-// What the plan needs to know of a model.
+// What the plan needs to know of a model. Layers, hidden and head dimensions weigh the units
+// against each other.
 struct ShardDims {
   int64_t q_heads = 0;
-  int64_t kv_heads = 0;     // divides q_heads; query head j uses KV head j * kv_heads / q_heads
+  int64_t kv_heads = 0;  // divides q_heads; query head j uses KV head j * kv_heads / q_heads
+  int64_t head_dim = 1;
+  int64_t attention_layers = 1;
+  int64_t key_heads = 0;  // of Gated DeltaNet, value_heads / key_heads value heads with each
+  int64_t value_heads = 0;
+  int64_t delta_dim = 1;
+  int64_t delta_layers = 0;
   int64_t ffn = 0;          // FFN channels
   int64_t ffn_granule = 0;  // channels per granule; the last may be shorter
   int64_t vocab = 0;
-  int64_t layers = 1;  // these three weigh heads and channels against rows of the vocabulary
   int64_t hidden = 1;
-  int64_t head_dim = 1;
+  int64_t rotation = 0;             // columns of a rotation block
+  bool rotated_attention = false;   // attn_output is rotated
+  bool rotated_delta = false;       // ssm_out is
+  bool delta_out_of_order = false;  // and its columns are not in the model's order
+  int64_t layers() const { return attention_layers + delta_layers; }
+};
+
+// Who makes the columns that a row-parallel weight behind heads multiplies, and who multiplies
+// them, by rank. They differ where rotation blocks would lie across ranks: then every rank gathers
+// all columns, rotates, and multiplies a part of its own.
+struct HeadColumns {
+  std::vector<Interval> made;
+  std::vector<Interval> used;  // may be empty
+  bool gathered = false;
 };
 
 // One rank's shares, in heads, channels and rows of the vocabulary.
 struct RankShare {
   Interval q_heads;
   Interval kv_heads;
+  Interval key_heads;  // empty if the model has none
   Interval ffn;
   Interval vocab;  // may be empty
 };
@@ -66,15 +86,22 @@ class ShardPlan {
 
   int ranks() const { return static_cast<int>(shares_.size()); }
   const RankShare& share(int rank) const { return shares_[static_cast<size_t>(rank)]; }
+  const HeadColumns& attention_columns() const { return attention_columns_; }
+  const HeadColumns& delta_columns() const { return delta_columns_; }
 
  private:
   std::vector<RankShare> shares_;
+  HeadColumns attention_columns_, delta_columns_;
 };
 
 // The granule of an unrotated ffn_down: the largest of 256, 128, 64, 32 that is no smaller than the
 // quant block and leaves at least 16 granules; failing that, the smallest that is no smaller than
-// the block.
+// the block. Two-bit formats count as blocks of 128, so that packings of the same codes agree, or
+// of 64 where 128 does not divide the channels.
 int64_t FfnGranule(int64_t ffn, DType type);
+
+// The granule of rotated head outputs: 128, or a whole smaller rotation block.
+int64_t RotatedGranule(int64_t rotation);
 
 // Cuts [0, units) into one interval per rank so that the largest (load + cost(interval)) / weight
 // is least, and among those the sum of squares; adds the costs to `load`. Every interval is

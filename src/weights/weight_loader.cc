@@ -1,6 +1,8 @@
 #include "src/weights/weight_loader.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 
 #include "kernels/formats.h"
@@ -8,39 +10,95 @@
 namespace trine {
 namespace {
 
-// Where the stored columns of a shard lie in each row.
-struct ColumnBytes {
-  int64_t skip_cols;  // at the start of the first block
-  int64_t begin;      // bytes from the start of the row
+// The blocks of a row that hold some columns.
+struct StoredRun {
+  int64_t begin = 0;  // bytes from the start of the row
+  int64_t bytes = 0;
+  int64_t end() const { return begin + bytes; }
 };
 
-ColumnBytes BytesOfColumns(const TensorInfo& tensor, int64_t first_col) {
-  const DTypeInfo& type = Info(tensor.type);
-  const int64_t block = first_col / type.block_elems;
-  return {first_col % type.block_elems, block * type.block_bytes};
+// The columns of a shard, and where their blocks lie.
+std::vector<ColumnRun> RunsOf(DType type, const Shard& shard) {
+  std::vector<ColumnRun> runs;
+  for (const Interval& part : shard.parts) {
+    runs.push_back({part.begin % Info(type).block_elems, part.size()});
+  }
+  return runs;
+}
+std::vector<StoredRun> BytesOf(DType type, const Shard& shard) {
+  std::vector<StoredRun> stored;
+  for (const Interval& part : shard.parts) {
+    const ColumnRun run{part.begin % Info(type).block_elems, part.size()};
+    stored.push_back(
+        {RowBytes(type, part.begin - run.skip), RowBytes(type, run.stored_cols(type))});
+  }
+  return stored;
 }
 
-// Reads this rank's part of rows [first, first + n): one run for whole rows, else a run per row.
-Status ReadPart(const WeightStore& store, const TensorInfo& tensor, const Shard& shard,
-                const WeightDesc& desc, int64_t first, int64_t n, std::byte* out) {
-  const int64_t stored_row = RowBytes(tensor.type, tensor.cols());
-  const int64_t part_row = RowBytes(tensor.type, desc.stored_cols());
-  if (shard.axis == Axis::kRows) {
-    const int64_t row = shard.parts[0].begin + first;
-    return store.Read(tensor, row * stored_row, n * stored_row, out);
+// The same bytes in as few runs as possible, ascending.
+std::vector<StoredRun> Merge(std::vector<StoredRun> runs) {
+  std::sort(runs.begin(), runs.end(), [](auto a, auto b) { return a.begin < b.begin; });
+  std::vector<StoredRun> merged;
+  for (const StoredRun& run : runs) {
+    if (merged.empty() || run.begin > merged.back().end()) {
+      merged.push_back(run);
+    } else {
+      merged.back().bytes = std::max(merged.back().end(), run.end()) - merged.back().begin;
+    }
   }
-  const int64_t begin = BytesOfColumns(tensor, shard.parts[0].begin).begin;
-  for (int64_t r = first; r < first + n; ++r, out += part_row) {
-    TRINE_RETURN_IF_ERROR(store.Read(tensor, r * stored_row + begin, part_row, out));
+  return merged;
+}
+
+// Rows [first, first + n) of a shard of rows.
+Status ReadRowParts(const WeightStore& store, const TensorInfo& tensor, const Shard& shard,
+                    int64_t first, int64_t n, std::byte* out) {
+  const int64_t row_bytes = RowBytes(tensor.type, tensor.cols());
+  for (const Interval& part : shard.parts) {
+    const int64_t rows = std::min(n, part.size() - first);
+    if (rows > 0) {
+      TRINE_RETURN_IF_ERROR(
+          store.Read(tensor, (part.begin + first) * row_bytes, rows * row_bytes, out));
+      out += rows * row_bytes;
+      n -= rows;
+      first += rows;
+    }
+    first -= part.size();
   }
   return {};
 }
 
+// Rows [first, first + n) of a shard of columns: a read for each gap-free piece of a row, whose
+// blocks are then laid out in the shard's order.
+Status ReadColumnParts(const WeightStore& store, const TensorInfo& tensor, const Shard& shard,
+                       int64_t first, int64_t n, std::byte* out) {
+  const std::vector<StoredRun> wanted = BytesOf(tensor.type, shard), pieces = Merge(wanted);
+  const int64_t row_bytes = RowBytes(tensor.type, tensor.cols());
+  const bool in_order = wanted.size() == pieces.size();
+  std::vector<std::byte> scratch(static_cast<size_t>(in_order ? 0 : row_bytes));
+  for (int64_t r = first; r < first + n; ++r) {
+    for (const StoredRun& piece : pieces) {
+      std::byte* to = in_order ? out : scratch.data() + piece.begin;
+      TRINE_RETURN_IF_ERROR(store.Read(tensor, r * row_bytes + piece.begin, piece.bytes, to));
+      if (in_order) out += piece.bytes;
+    }
+    for (size_t i = 0; !in_order && i < wanted.size(); ++i) {
+      std::memcpy(out, scratch.data() + wanted[i].begin, static_cast<size_t>(wanted[i].bytes));
+      out += wanted[i].bytes;
+    }
+  }
+  return {};
+}
+
+Status NotFinite(const WeightStore& store, const std::string& name) {
+  return BadInput(store.name() + ": tensor '" + name +
+                  "' holds a value that is not finite; the file is damaged, get it again");
+}
+
 }  // namespace
 
-WeightLoader::WeightLoader(const WeightStore& store, Backend* backend,
+WeightLoader::WeightLoader(const WeightStore& store, const Rotation& rotation, Backend& backend,
                            std::function<void(int64_t)> progress)
-    : store_(store), backend_(backend), progress_(std::move(progress)) {}
+    : store_(store), rotation_(rotation), backend_(backend), progress_(std::move(progress)) {}
 
 void WeightLoader::Fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
@@ -49,15 +107,12 @@ void WeightLoader::Fail(Status status) {
 const TensorInfo* WeightLoader::FindShaped(const std::string& name, std::vector<int64_t> shape) {
   if (!status_.ok()) return nullptr;
   const Result<const TensorInfo*> tensor = store_.Require(name, shape);
-  if (tensor.ok()) return *tensor;
-  Fail(tensor.status());
-  return nullptr;
-}
-
-void WeightLoader::Record(const TensorInfo& tensor, const Shard& shard, int64_t bytes,
-                          bool streamed) {
-  claimed_.insert(tensor.name);
-  claims_.push_back({tensor.name, shard, bytes, streamed});
+  if (!tensor.ok()) {
+    Fail(tensor.status());
+    return nullptr;
+  }
+  claimed_.insert(name);
+  return *tensor;
 }
 
 std::unique_ptr<Weight> WeightLoader::Matrix(const std::string& name, int64_t rows, int64_t cols,
@@ -69,75 +124,116 @@ std::unique_ptr<Weight> WeightLoader::Matrix(const std::string& name, int64_t ro
   if (by_rows) {
     desc.rows = shard.size();
   } else {
-    desc.runs = {{BytesOfColumns(*tensor, shard.parts[0].begin).skip_cols, shard.size()}};
+    desc.runs = RunsOf(tensor->type, shard);
   }
-  const int64_t bytes = desc.rows * RowBytes(desc.type, desc.stored_cols());
-  Record(*tensor, shard, bytes, /*streamed=*/false);
-  if (backend_ == nullptr || desc.rows == 0) return nullptr;
+  int64_t row_bytes = 0;
+  for (const StoredRun& piece : Merge(by_rows ? BytesOf(desc.type, Shard::Cols({0, cols}))
+                                              : BytesOf(desc.type, shard))) {
+    row_bytes += piece.bytes;
+  }
+  const int64_t bytes = desc.rows * row_bytes;
+  claims_.push_back({tensor, shard, bytes, 0, /*streamed=*/false, {}});
+  if (desc.rows == 0) return nullptr;
 
   std::mutex mutex;
-  LoadedWeight loaded = backend_->LoadWeight(desc, [&](int64_t first, int64_t n, std::byte* out) {
-    Status status = ReadPart(store_, *tensor, shard, desc, first, n, out);
+  LoadedWeight loaded = backend_.LoadWeight(desc, [&](int64_t first, int64_t n, std::byte* out) {
+    Status status = by_rows ? ReadRowParts(store_, *tensor, shard, first, n, out)
+                            : ReadColumnParts(store_, *tensor, shard, first, n, out);
     const std::lock_guard lock(mutex);
     if (!status.ok()) Fail(std::move(status));
     return status_.ok();
   });
-  if (!loaded.finite) {
-    Fail(BadInput(store_.files()[0].path() + ": tensor '" + name +
-                  "' holds a value that is not finite; the file is damaged, get it again"));
-  }
+  if (!loaded.finite) Fail(NotFinite(store_, name));
   if (progress_) progress_(bytes);
+  if (loaded.weight != nullptr) {
+    claims_.back().resident = loaded.weight->bytes();
+    claims_.back().kernel = loaded.weight->kernel();
+  }
   return std::move(loaded.weight);
 }
 
-std::vector<float> WeightLoader::HostVector(const std::string& name, int64_t n, Interval part) {
-  const TensorInfo* tensor = FindShaped(name, {n});
+std::vector<float> WeightLoader::HostTable(const std::string& name, int64_t rows, int64_t cols,
+                                           const Shard& shard) {
+  const TensorInfo* tensor =
+      FindShaped(name, cols == 1 ? std::vector{rows} : std::vector{cols, rows});
   if (tensor == nullptr) return {};
-  const int64_t width = Info(tensor->type).block_bytes;
   if (Info(tensor->type).block_elems != 1) {
-    Fail(BadInput(store_.files()[0].path() + ": vector '" + name + "' is of type " +
-                  Info(tensor->type).name + "; F32, F16 or BF16 expected"));
+    Fail(BadInput(store_.name() + ": '" + name + "' is of type " + Info(tensor->type).name +
+                  "; F32, F16 or BF16 expected"));
     return {};
   }
-  Record(*tensor, Shard::Rows(part), part.size() * width, /*streamed=*/false);
-  if (backend_ == nullptr) return {};
-  std::vector<std::byte> packed(static_cast<size_t>(part.size() * width));
-  Status read = store_.Read(*tensor, part.begin * width, part.size() * width, packed.data());
-  std::vector<float> values(static_cast<size_t>(part.size()));
-  formats::DecodePlain(tensor->type, packed.data(), part.size(), values.data());
-  for (const float value : values) {
-    if (std::isfinite(value) || !read.ok()) continue;
-    read = BadInput(store_.files()[0].path() + ": '" + name +
-                    "' holds a value that is not finite; the file is damaged, get it again");
+  const int64_t values = shard.size() * cols;
+  const int64_t width = Info(tensor->type).block_bytes;
+  claims_.push_back({tensor, shard, values * width, 4 * values, /*streamed=*/false, {}});
+  if (backend_.dry()) return {};
+  std::vector<std::byte> packed(static_cast<size_t>(values * width));
+  std::byte* to = packed.data();
+  for (const Interval& part : shard.parts) {
+    const int64_t bytes = part.size() * cols * width;
+    Status read = store_.Read(*tensor, part.begin * cols * width, bytes, to);
+    if (!read.ok()) Fail(std::move(read));
+    to += bytes;
   }
-  if (progress_) progress_(part.size() * width);
-  if (read.ok()) return values;
-  Fail(std::move(read));
-  return {};
+  std::vector<float> decoded(static_cast<size_t>(values));
+  formats::DecodePlain(tensor->type, packed.data(), values, decoded.data());
+  if (!std::all_of(decoded.begin(), decoded.end(), [](float v) { return std::isfinite(v); })) {
+    Fail(NotFinite(store_, name));
+  }
+  if (progress_) progress_(values * width);
+  return status_.ok() ? decoded : std::vector<float>{};
 }
 
-Buffer WeightLoader::Vector(const std::string& name, int64_t n, Interval part) {
-  const std::vector<float> values = HostVector(name, n, part);
-  if (values.empty()) return {};
-  const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
-  Buffer buffer = backend_->Allocate(bytes);
-  backend_->Upload(values.data(), bytes, buffer.as());
+Buffer WeightLoader::Table(const std::string& name, int64_t rows, int64_t cols,
+                           const Shard& shard) {
+  const std::vector<float> values = HostTable(name, rows, cols, shard);
+  if (!status_.ok()) return {};
+  Buffer buffer = backend_.Allocate(shard.size() * cols * 4);
+  backend_.Upload(values.data(), buffer.bytes(), buffer.as());
   return buffer;
 }
 
 const TensorInfo* WeightLoader::Streamed(const std::string& name, int64_t rows, int64_t cols) {
   const TensorInfo* tensor = FindShaped(name, {cols, rows});
-  if (tensor != nullptr) Record(*tensor, Shard::Rows({0, rows}), tensor->bytes, /*streamed=*/true);
+  if (tensor != nullptr) {
+    claims_.push_back({tensor, Shard::Rows({0, rows}), tensor->bytes, 0, /*streamed=*/true, {}});
+  }
   return tensor;
+}
+
+bool WeightLoader::Rotates(const std::string& weight) {
+  if (!rotation_.Rotates(weight)) return false;
+  rotated_.insert(weight);
+  return true;
+}
+
+std::shared_ptr<const Buffer> WeightLoader::Signs(int64_t width, Interval part) {
+  std::shared_ptr<const Buffer>& shared = signs_[{width, part.begin}];
+  if (shared == nullptr || shared->bytes() < part.size() * 4) {
+    const std::vector<float> signs = rotation_.Signs(width);
+    Buffer buffer = backend_.Allocate(part.size() * 4);
+    backend_.Upload(signs.data() + part.begin, buffer.bytes(), buffer.as());
+    shared = std::make_shared<const Buffer>(std::move(buffer));
+  }
+  return shared;
+}
+
+bool WeightLoader::IsIgnored(std::string_view name) const {
+  return std::any_of(ignored_.begin(), ignored_.end(),
+                     [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
 Status WeightLoader::Finish(std::string_view architecture) {
   for (const TensorInfo& tensor : store_.tensors()) {
     if (!status_.ok()) break;
-    if (claimed_.count(tensor.name) != 0) continue;
-    Fail(BadInput(store_.files()[0].path() + ": tensor '" + tensor.name +
-                  "' has no place in architecture '" + std::string(architecture) +
-                  "'; a part of the model would be left out"));
+    if (claimed_.count(tensor.name) != 0 || IsIgnored(tensor.name)) continue;
+    Fail(BadInput(store_.name() + ": tensor '" + tensor.name + "' has no place in architecture '" +
+                  std::string(architecture) + "'; a part of the model would be left out"));
+  }
+  for (const std::string& weight : rotation_.weights()) {
+    if (!status_.ok()) break;
+    if (rotated_.count(weight) != 0 || IsIgnored(weight)) continue;
+    Fail(BadInput(store_.name() + ": 'prism.hadamard.weight_names' lists '" + weight +
+                  "', which architecture '" + std::string(architecture) + "' does not rotate"));
   }
   return status_;
 }

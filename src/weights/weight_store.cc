@@ -19,7 +19,7 @@ const TensorInfo* WeightStore::Find(std::string_view name) const {
 
 Result<const TensorInfo*> WeightStore::Require(const std::string& name) const {
   if (const TensorInfo* tensor = Find(name)) return tensor;
-  return BadInput(files_.files[0].path() + ": tensor '" + name +
+  return BadInput(files_.name + ": tensor '" + name +
                   "' is missing; the file is incomplete, get it again");
 }
 
@@ -27,8 +27,8 @@ Result<const TensorInfo*> WeightStore::Require(const std::string& name,
                                                const std::vector<int64_t>& shape) const {
   TRINE_ASSIGN(const TensorInfo* tensor, Require(name));
   if (tensor->shape == shape) return tensor;
-  return BadInput(files_.files[0].path() + ": tensor '" + name + "' has shape " +
-                  ShapeText(tensor->shape) + "; the model's metadata asks for " + ShapeText(shape));
+  return BadInput(files_.name + ": tensor '" + name + "' has shape " + ShapeText(tensor->shape) +
+                  "; the model's metadata asks for " + ShapeText(shape));
 }
 
 Status WeightStore::Read(const TensorInfo& tensor, int64_t begin, int64_t n, std::byte* out) const {

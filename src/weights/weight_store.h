@@ -35,17 +35,26 @@ struct TensorInfo {
 // "[32, 40]"
 std::string ShapeText(const std::vector<int64_t>& shape);
 
-// What a container's reader yields.
+// The order in which a container stores what belongs to the value heads of Gated DeltaNet, rep of
+// them for each key head k: grouped, head k * rep + r (Hugging Face), or tiled, r * key heads + k
+// (GGUF).
+enum class ValueHeadOrder { kGrouped, kTiled };
+
+// What a container's reader yields. Without files it is a description: nothing can be read.
 struct ModelFiles {
+  std::string name;  // for messages: the path of the first file
   std::vector<File> files;
   Metadata metadata;
   std::vector<TensorInfo> tensors;
+  ValueHeadOrder value_heads = ValueHeadOrder::kTiled;
 };
 
 class WeightStore {
  public:
   explicit WeightStore(ModelFiles files);
 
+  const std::string& name() const { return files_.name; }
+  ValueHeadOrder value_heads() const { return files_.value_heads; }
   const Metadata& metadata() const { return files_.metadata; }
   const std::vector<TensorInfo>& tensors() const { return files_.tensors; }
   const TensorInfo* Find(std::string_view name) const;  // nullptr if absent
