@@ -40,6 +40,11 @@ ShardDims Dims(int64_t q_heads, int64_t kv_heads, int64_t ffn, int64_t granule, 
   return dims;
 }
 
+std::unique_ptr<Backend> DryBackend() {
+  std::string error;
+  return MakeCpuBackend({.dry = true}, &error);
+}
+
 // A file of these bytes, removed at the end.
 class TemporaryFile {
  public:
@@ -178,7 +183,7 @@ TEST(PlanModel, TinyModels_EveryElementOnceOrReplicated) {
     const auto store = OpenWeights(TinyPath(name));
     ASSERT_TRUE(store.ok()) << store.status().message();
     for (const int ranks : {1, 2, 3, 4}) {
-      const auto plan = PlanModel(**store, ranks, {});
+      const auto plan = PlanModel(**store, ranks, {}, *DryBackend());
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       CheckCoverage(**store, *plan);
     }
@@ -189,7 +194,7 @@ TEST(PlanModel, OneRank_ReadsEveryByteOnce) {
   for (const char* name : kTinyFiles) {
     const auto store = OpenWeights(TinyPath(name));
     ASSERT_TRUE(store.ok());
-    const auto plan = PlanModel(**store, 1, {});
+    const auto plan = PlanModel(**store, 1, {}, *DryBackend());
     ASSERT_TRUE(plan.ok());
     std::map<std::string, int64_t> bytes;
     for (const Claim& claim : plan->claims[0]) {
@@ -271,7 +276,7 @@ TEST(ReadGguf, FlippedBytes_NeverCrash) {
     }
     const TemporaryFile file(bytes);
     const auto store = OpenWeights(file.path());
-    if (!store.ok() || !PlanModel(**store, 2, {}).ok()) ++refused;
+    if (!store.ok() || !PlanModel(**store, 2, {}, *DryBackend()).ok()) ++refused;
   }
   EXPECT_GT(refused, 300);
 }

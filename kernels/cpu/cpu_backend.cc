@@ -1,5 +1,8 @@
 // The CPU backend: splits each operation over the thread pool and calls the kernels of the best
 // instruction-set unit. No order of summation depends on the split.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -380,16 +383,23 @@ class CpuBackend final : public Backend {
   std::vector<int32_t> sums_;
 };
 
+#if defined(__x86_64__)
+bool HasF16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 bool Runs(const char* unit) {
 #if defined(__x86_64__)
   if (std::strcmp(unit, "avx2") == 0) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+           HasF16c();
   }
   if (std::strcmp(unit, "avx512") == 0) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
+           __builtin_cpu_supports("avx512vnni") && HasF16c();
   }
 #endif
   return std::strcmp(unit, "generic") == 0;

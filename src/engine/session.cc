@@ -17,7 +17,11 @@ Result<std::unique_ptr<Session>> Session::Open(
 
 Status Session::ReadHeaders(const SessionOptions& options) {
   TRINE_ASSIGN(store_, OpenWeights(options.model));
-  TRINE_ASSIGN(plan_, PlanModel(*store_, comm_.world().size, options.split));
+  std::string error;
+  const std::unique_ptr<Backend> dry =
+      MakeCpuBackend({.compute = options.compute, .dry = true}, &error);
+  if (dry == nullptr) return BadInput(error);
+  TRINE_ASSIGN(plan_, PlanModel(*store_, comm_.world().size, options.split, *dry));
   Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromMetadata(store_->metadata());
   if (!tokenizer.ok()) return BadInput(options.model + ": " + tokenizer.status().message());
   tokenizer_ = std::move(*tokenizer);

@@ -208,7 +208,7 @@ Status InFile(const WeightStore& store, const Status& status) {
 }
 
 Result<ModelPlan> MakePlan(const WeightStore& store, int ranks,
-                           const std::vector<double>& weights) {
+                           const std::vector<double>& weights, Backend& dry) {
   TRINE_ASSIGN(const std::string name, store.metadata().String("general.architecture"));
   TRINE_ASSIGN(const Architecture* architecture, FindArchitecture(store.name(), name));
   ModelPlan plan;
@@ -219,13 +219,10 @@ Result<ModelPlan> MakePlan(const WeightStore& store, int ranks,
   plan.config.ffn_granule = dims.ffn_granule;
   TRINE_ASSIGN(plan.shards, ShardPlan::Make(dims, ranks, weights));
 
-  std::string error;
   const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
-  const std::unique_ptr<Backend> backend = MakeCpuBackend({.dry = true}, &error);
-  if (backend == nullptr) return BadInput(error);
-  RankContext context{*backend, *comm, {}};
+  RankContext context{dry, *comm, {}};
   for (int rank = 0; rank < ranks; ++rank) {
-    WeightLoader loader(store, plan.rotation, *backend, {});
+    WeightLoader loader(store, plan.rotation, dry, {});
     architecture->build(plan.ForRank(rank), loader, context);
     TRINE_RETURN_IF_ERROR(loader.Finish(name));
     plan.claims.push_back(loader.claims());
@@ -240,8 +237,8 @@ Result<int64_t> PositiveKey(const Metadata& meta, const std::string& key) {
 }
 
 Result<ModelPlan> PlanModel(const WeightStore& store, int ranks,
-                            const std::vector<double>& weights) {
-  Result<ModelPlan> plan = MakePlan(store, ranks, weights);
+                            const std::vector<double>& weights, Backend& dry) {
+  Result<ModelPlan> plan = MakePlan(store, ranks, weights, dry);
   if (!plan.ok()) return InFile(store, plan.status());
   return plan;
 }

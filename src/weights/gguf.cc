@@ -228,9 +228,14 @@ Result<MetaValue> ReadValue(Header& header, uint32_t type, const std::string& fi
   }
 }
 
+// What type id 42 means in a file: Q2_0, or what its first users wrote under that number, groups of
+// 128 (now PQ2_0). Nothing in the file says so but the room that each tensor has.
+enum class Id42 { kUnknown, kQ2_0, kPQ2_0 };
+
 struct Part {
   Metadata metadata;
   std::vector<TensorInfo> tensors;
+  Id42 id42 = Id42::kUnknown;
 };
 
 Status ReadMagic(Header& header) {
@@ -322,6 +327,56 @@ Result<TensorInfo> ReadTensor(Header& header, int64_t index) {
   return tensor;
 }
 
+// `room`: bytes from this tensor's start to the next one's, or to the end of the file.
+Id42 Id42ByRoom(const TensorInfo& tensor, int64_t room, int64_t alignment) {
+  const auto aligned = [&](int64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  };
+  if (tensor.cols() % Info(DType::kPQ2_0).block_elems != 0) return Id42::kQ2_0;
+  const int64_t legacy = RowBytes(DType::kPQ2_0, tensor.elements());
+  if (aligned(legacy) == aligned(tensor.bytes)) return Id42::kUnknown;
+  return room == legacy || room == aligned(legacy) ? Id42::kPQ2_0 : Id42::kQ2_0;
+}
+
+void Retag(std::vector<TensorInfo>& tensors) {
+  for (TensorInfo& tensor : tensors) {
+    if (tensor.type != DType::kQ2_0) continue;
+    const int64_t elements = tensor.elements();
+    tensor.type = DType::kPQ2_0;
+    tensor.bytes = RowBytes(tensor.type, elements);
+  }
+}
+
+// Decides by all tensors of the id, which must agree, and retags them if they are the old kind.
+// Offsets are still relative to the data section, `data_bytes` long.
+Result<Id42> DecideId42(const Header& header, int64_t alignment, int64_t data_bytes,
+                        std::vector<TensorInfo>& tensors) {
+  std::vector<const TensorInfo*> by_offset;
+  for (const TensorInfo& tensor : tensors) by_offset.push_back(&tensor);
+  std::sort(by_offset.begin(), by_offset.end(),
+            [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  Id42 decided = Id42::kUnknown;
+  const TensorInfo* decider = nullptr;
+  for (size_t i = 0; i < by_offset.size(); ++i) {
+    const TensorInfo& tensor = *by_offset[i];
+    if (tensor.type != DType::kQ2_0) continue;
+    const int64_t end = i + 1 < by_offset.size() ? by_offset[i + 1]->offset : data_bytes;
+    const Id42 found = Id42ByRoom(tensor, end - tensor.offset, alignment);
+    if (found == Id42::kUnknown) continue;
+    if (decided != Id42::kUnknown && found != decided) {
+      const TensorInfo& old = found == Id42::kPQ2_0 ? tensor : *decider;
+      const TensorInfo& current = found == Id42::kPQ2_0 ? *decider : tensor;
+      return header.Error("type 42 means groups of 128 in tensor " + Quote(old.name) +
+                          " and of 64 in " + Quote(current.name) +
+                          ", by the room they have; convert the file again");
+    }
+    decided = found;
+    decider = &tensor;
+  }
+  if (decided == Id42::kPQ2_0) Retag(tensors);
+  return decided;
+}
+
 // Makes offsets absolute and checks that every tensor lies in the file, alone.
 Status PlaceTensors(const Header& header, const File& file, int64_t alignment, int file_index,
                     std::vector<TensorInfo>& tensors) {
@@ -370,6 +425,8 @@ Result<Part> ReadPart(const File& file, int file_index) {
     }
     part.tensors.push_back(std::move(tensor));
   }
+  const int64_t data = (header.position() + alignment - 1) / alignment * alignment;
+  TRINE_ASSIGN(part.id42, DecideId42(header, alignment, file.size() - data, part.tensors));
   TRINE_RETURN_IF_ERROR(PlaceTensors(header, file, alignment, file_index, part.tensors));
   return part;
 }
@@ -391,7 +448,7 @@ Status CheckSplitKey(const std::string& path, const Metadata& metadata, const st
 }
 
 // The other parts of a split model: part 0 holds the metadata, all hold tensors.
-Status ReadOtherParts(const std::string& first, int64_t count, ModelFiles& model) {
+Status ReadOtherParts(const std::string& first, int64_t count, Id42 id42, ModelFiles& model) {
   constexpr int64_t kMaxParts = 99999;
   TRINE_ASSIGN(const int64_t first_no, model.metadata.IntOr("split.no", 0));
   const std::string suffix = PartSuffix(1, count);
@@ -413,6 +470,12 @@ Status ReadOtherParts(const std::string& first, int64_t count, ModelFiles& model
     TRINE_ASSIGN(Part part, ReadPart(file, static_cast<int>(no)));
     TRINE_RETURN_IF_ERROR(CheckSplitKey(path, part.metadata, "split.no", no));
     TRINE_RETURN_IF_ERROR(CheckSplitKey(path, part.metadata, "split.count", count));
+    if (id42 != Id42::kUnknown && part.id42 != Id42::kUnknown && part.id42 != id42) {
+      return BadInput(path + ": type 42 means groups of " + (id42 == Id42::kPQ2_0 ? "64" : "128") +
+                      " here and of " + (id42 == Id42::kPQ2_0 ? "128" : "64") +
+                      " in an earlier part; convert the model again");
+    }
+    if (id42 == Id42::kUnknown) id42 = part.id42;
     for (TensorInfo& tensor : part.tensors) {
       if (!names.insert(tensor.name).second) {
         return BadInput(path + ": tensor " + Quote(tensor.name) + " is in an earlier part too");
@@ -421,6 +484,7 @@ Status ReadOtherParts(const std::string& first, int64_t count, ModelFiles& model
     }
     model.files.push_back(std::move(file));
   }
+  if (id42 == Id42::kPQ2_0) Retag(model.tensors);  // those that could be either, too
   return CheckSplitKey(first, model.metadata, "split.tensors.count",
                        static_cast<int64_t>(model.tensors.size()));
 }
@@ -436,7 +500,7 @@ Result<ModelFiles> ReadGguf(const std::string& path) {
   model.tensors = std::move(part.tensors);
   model.files.push_back(std::move(file));
   TRINE_ASSIGN(const int64_t count, model.metadata.IntOr("split.count", 1));
-  if (count != 1) TRINE_RETURN_IF_ERROR(ReadOtherParts(path, count, model));
+  if (count != 1) TRINE_RETURN_IF_ERROR(ReadOtherParts(path, count, part.id42, model));
   return model;
 }
 

@@ -19,6 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto store = trine::OpenWeights(path);
   if (!store.ok()) return 0;
   (void)trine::Tokenizer::FromMetadata((*store)->metadata());
-  (void)trine::PlanModel(**store, 2, {});
+  static std::string error;
+  static const auto dry = trine::MakeCpuBackend({.dry = true}, &error);
+  (void)trine::PlanModel(**store, 2, {}, *dry);
   return 0;
 }
