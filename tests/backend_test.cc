@@ -10,152 +10,10 @@
 
 #include "kernels/gumbel.h"
 #include "kernels/half.h"
-#include "tests/fixtures.h"
+#include "tests/kernels.h"
 
 namespace trine {
 namespace {
-
-constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ4_0,
-                               DType::kQ4_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
-
-std::unique_ptr<Backend> MakeBackend(const char* unit, int threads = 1,
-                                     Compute compute = Compute::kInteger) {
-  setenv("TRINE_CPU", unit, /*overwrite=*/1);
-  std::string error;
-  auto backend = MakeCpuBackend({threads, compute}, &error);
-  unsetenv("TRINE_CPU");
-  return backend;  // nullptr: not on this processor
-}
-
-// The instruction sets of this machine.
-std::vector<const char*> Units() {
-  std::vector<const char*> units;
-  for (const char* unit : {"generic", "avx2", "avx512"}) {
-    if (MakeBackend(unit) != nullptr) units.push_back(unit);
-  }
-  return units;
-}
-
-// A matrix that owns its values.
-template <typename T>
-struct Matrix {
-  Matrix(int64_t r, int64_t c) : rows(r), cols(c), values(static_cast<size_t>(r * c)) {}
-  MatrixView<T> view() { return {values.data(), rows, cols, cols}; }
-  T& at(int64_t r, int64_t c) { return values[static_cast<size_t>(r * cols + c)]; }
-  int64_t rows, cols;
-  std::vector<T> values;
-};
-
-Matrix<float> RandomMatrix(int64_t rows, int64_t cols, uint32_t seed, float outlier = 1) {
-  Matrix<float> m(rows, cols);
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  for (float& value : m.values) value = normal(random);
-  if (!m.values.empty()) m.values[m.values.size() / 3] *= outlier;
-  return m;
-}
-
-template <typename T>
-bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-
-// Stored bytes of a random matrix of any type: normal values in plain types, the fixture's blocks
-// dealt at random in the others.
-struct Stored {
-  Stored(DType t, int64_t r, int64_t c, uint32_t seed) : type(t), rows(r), cols(c) {
-    const std::string name = Info(type).name;
-    std::mt19937 random(seed);
-    bytes.resize(static_cast<size_t>(rows * RowBytes(type, cols)));
-    if (Info(type).block_elems == 1) {
-      const Matrix<float> values = RandomMatrix(rows, cols, seed);
-      for (size_t i = 0; i < values.values.size(); ++i) {
-        const uint32_t bits = type == DType::kF16    ? FloatToF16(values.values[i])
-                              : type == DType::kBF16 ? FloatToBits(values.values[i]) >> 16
-                                                     : FloatToBits(values.values[i]);
-        const auto width = static_cast<size_t>(Info(type).block_bytes);
-        std::memcpy(&bytes[i * width], &bits, width);
-      }
-      return;
-    }
-    const auto pool = ReadArray<std::byte>(DataPath("formats/" + name + ".bin"));
-    const auto block = static_cast<size_t>(Info(type).block_bytes);
-    for (size_t at = 0; at < bytes.size(); at += block) {
-      std::memcpy(&bytes[at], &pool[random() % (pool.size() / block) * block], block);
-    }
-  }
-
-  // Rows of this rank's columns, as a loader would read them.
-  RowReader Reader(const WeightDesc& desc, int64_t first_col, int64_t first_row = 0) const {
-    const int64_t row_bytes = RowBytes(type, cols);
-    const int64_t begin = RowBytes(type, first_col - desc.runs[0].skip);
-    const int64_t part = RowBytes(type, desc.stored_cols());
-    return [=, this](int64_t first, int64_t n, std::byte* out) {
-      for (int64_t r = 0; r < n; ++r) {
-        std::memcpy(out + r * part,
-                    &bytes[static_cast<size_t>((first_row + first + r) * row_bytes + begin)],
-                    static_cast<size_t>(part));
-      }
-      return true;
-    };
-  }
-
-  std::unique_ptr<Weight> Load(Backend& backend, int64_t granule, int64_t begin = 0,
-                               int64_t end = -1) const {
-    const ColumnRun run{begin % Info(type).block_elems, (end < 0 ? cols : end) - begin};
-    const WeightDesc desc{type, rows, {run}, granule};
-    return backend.LoadWeight(desc, Reader(desc, begin)).weight;
-  }
-
-  Matrix<float> Decoded(Backend& backend) const {
-    Matrix<float> values(rows, cols);
-    backend.DecodeRows(type, bytes.data(), values.view());
-    return values;
-  }
-
-  DType type;
-  int64_t rows, cols;
-  std::vector<std::byte> bytes;
-};
-
-// ---- formats
-
-TEST(Formats, EveryBlock_DecodesAsGgufDoes) {
-  auto backend = MakeBackend("generic");
-  for (const DType type : kAllTypes) {
-    if (type == DType::kF32) continue;  // its bytes are its values
-    const std::string name = Info(type).name;
-    const auto bytes = ReadArray<std::byte>(DataPath("formats/" + name + ".bin"));
-    const auto expected = ReadArray<float>(DataPath("formats/" + name + ".f32"));
-    ASSERT_GT(expected.size(), 0u) << name;
-    Matrix<float> values(1, std::ssize(expected));
-    backend->DecodeRows(type, bytes.data(), values.view());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_EQ(values.values[i], expected[i]) << name << " element " << i;
-    }
-  }
-}
-
-TEST(Half, EveryF16_RoundTrips) {
-  for (uint32_t h = 0; h < 65536; ++h) {
-    const float value = F16ToFloat(static_cast<uint16_t>(h));
-    if (std::isnan(value)) continue;
-    ASSERT_EQ(FloatToF16(value), h);
-  }
-  EXPECT_EQ(F16ToFloat(0x0001), 0x1p-24f);
-  EXPECT_EQ(F16ToFloat(0x3555), 0x1.554p-2f);
-}
-
-TEST(Half, BetweenTwoF16_RoundsToNearestEven) {
-  for (uint16_t h = 0; h < 0x7BFF; ++h) {
-    const float low = F16ToFloat(h), high = F16ToFloat(static_cast<uint16_t>(h + 1));
-    const float middle = low + (high - low) / 2;
-    ASSERT_EQ(FloatToF16(middle), h % 2 == 0 ? h : h + 1);
-    ASSERT_EQ(FloatToF16(std::nextafter(middle, low)), h);
-    ASSERT_EQ(FloatToF16(std::nextafter(middle, high)), h + 1);
-  }
-  EXPECT_EQ(FloatToF16(65520.0f), 0x7C00);  // halfway to what would be 65536
-}
 
 // ---- matrix products
 
@@ -177,11 +35,12 @@ TEST(Linear, EveryType_WithinBoundOfDoubleSum) {
         for (int64_t k = 0; k < cols; ++k) {
           sum += static_cast<double>(w.at(n, k)) * x.at(t, k);
           size += std::fabs(static_cast<double>(w.at(n, k)) * x.at(t, k));
+          const int64_t wide = IsTernary(type) ? 128 : 32;  // columns of an activation scale
           float group = 0;
-          for (int64_t j = k / 32 * 32; j < k / 32 * 32 + 32; ++j) {
+          for (int64_t j = k / wide * wide; j < (k / wide + 1) * wide; ++j) {
             group = std::max(group, std::fabs(x.at(t, j)));
           }
-          steps += std::fabs(w.at(n, k)) * group / 32639 * 0.51;
+          steps += std::fabs(w.at(n, k)) * group / (IsTernary(type) ? 127 : 32639) * 0.51;
         }
         const double bound =
             static_cast<double>(cols) * 0x1p-23 * size + (Info(type).block_elems > 1 ? steps : 0);

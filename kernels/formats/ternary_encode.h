@@ -69,8 +69,13 @@ inline bool Encode(const TwoBitUnit* units, Q1_0::Block& out) {
   return internal::OnlyCodes(*units, 128, internal::kSigns);
 }
 
-template <DType kDType, int kColumns>
-bool Encode(const TwoBitUnit* units, typename PlainTwoBit<kDType, kColumns>::Block& out) {
+inline bool Encode(const TwoBitUnit* units, PQ2_0::Block& out) {
+  out.d = units->scale;
+  std::memcpy(out.q, units->eighths, sizeof out.q);
+  return true;
+}
+
+inline bool Encode(const TwoBitUnit* units, Q2_0::Block& out) {
   out.d = units->scale;
   std::memcpy(out.q, units->eighths, sizeof out.q);
   return true;
