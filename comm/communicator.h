@@ -52,6 +52,9 @@ class Communicator {
 
 std::unique_ptr<Communicator> MakeSelfCommunicator();
 
+// Memory that each rank of a job brings to what the ranks of a host share.
+int64_t SharedBytesPerRank(int ranks);
+
 // One rank of an in-process job: ranks as threads, for tests.
 struct ThreadRank {
   std::unique_ptr<ControlChannel> control;

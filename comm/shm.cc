@@ -165,6 +165,10 @@ void ShmCommunicator::ReduceScatterSum(void* all, void* mine, std::span<const in
 
 }  // namespace
 
+int64_t SharedBytesPerRank(int ranks) {
+  return ranks == 1 ? 0 : static_cast<int64_t>(sizeof(ShmArea));
+}
+
 std::unique_ptr<Communicator> MakeShmCommunicator(const World& world,
                                                   std::unique_ptr<ShmRegion> region) {
   return std::make_unique<ShmCommunicator>(world, std::move(region));

@@ -19,6 +19,7 @@ constexpr char kUsage[] =
     "  run       generate text from a prompt\n"
     "  bench     tokens per second of prefill (pp) and decode (tg)\n"
     "  inspect   what a model file holds\n"
+    "  plan      what each of N ranks would hold, from headers alone\n"
     "  tokenize  text to token ids, and back\n\n"
     "trine VERB --help lists a verb's options.\n";
 
@@ -56,7 +57,7 @@ po::options_description ModelOptions(Settings& s, Raw& raw) {
   add("reduce", po::value(&raw.reduce)->default_value(raw.reduce),
       "exact: the same bits at every rank count");
   add("compute", po::value(&s.compute)->default_value(s.compute),
-      "int: block formats multiply 16-bit activations; f32: everything in f32, the ruler");
+      "int: block formats multiply integer activations; f32: everything in f32, the ruler");
   add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32");
   add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
   add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
@@ -107,6 +108,22 @@ po::options_description BenchOptions(Settings& s, Raw& raw) {
   return options;
 }
 
+po::options_description PlanOptions(Settings& s, Raw& raw) {
+  po::options_description options("Plan");
+  auto add = options.add_options();
+  add("model,m", po::value(&s.model), "model file");
+  add("np", po::value(&s.plan_ranks)->default_value(s.plan_ranks), "ranks to plan for");
+  add("ctx-size,c", po::value(&s.context)->default_value(s.context),
+      "tokens of context; 0: what the model was made for");
+  add("compute", po::value(&s.compute)->default_value(s.compute), "int or f32, as of run");
+  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32");
+  add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
+  add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
+  add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
+  add("json", po::bool_switch(&s.json), "machine-readable");
+  return options;
+}
+
 po::options_description VerbOptions(Settings& s, Raw& raw) {
   po::options_description options;
   auto add = options.add_options();
@@ -114,6 +131,8 @@ po::options_description VerbOptions(Settings& s, Raw& raw) {
     options.add(ModelOptions(s, raw)).add(PromptOptions(s, raw)).add(RunOptions(s, raw));
   } else if (s.verb == "bench") {
     options.add(ModelOptions(s, raw)).add(BenchOptions(s, raw));
+  } else if (s.verb == "plan") {
+    options.add(PlanOptions(s, raw));
   } else {
     add("model,m", po::value(&s.model), "model file");
     add("json", po::bool_switch(&s.json), "machine-readable");
@@ -208,6 +227,7 @@ Status CheckModelOptions(const Raw& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--batch-size", static_cast<double>(s.batch), 1, 1 << 20));
   TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));
   TRINE_RETURN_IF_ERROR(InRange("--np", s.np, 0, 1024));
+  TRINE_RETURN_IF_ERROR(InRange("--np", s.plan_ranks, 1, 1024));
   TRINE_ASSIGN(s.split, ParseList<double>("--split", raw.split));
   for (const double share : s.split) TRINE_RETURN_IF_ERROR(InRange("--split", share, 1e-6, 1e6));
   return {};
@@ -244,7 +264,9 @@ Status CheckBenchOptions(const Raw& raw, bool json, Settings& s) {
 
 Status Check(const Raw& raw, Settings& s) {
   if (s.model.empty()) return Usage(s.verb + " needs a model: -m MODEL.gguf");
-  if (s.verb == "run" || s.verb == "bench") TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
+  if (s.verb == "run" || s.verb == "bench" || s.verb == "plan") {
+    TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
+  }
   if (s.verb == "run" || s.verb == "tokenize") TakePrompts(raw, s);
   if (s.verb == "run") return CheckRunOptions(raw, s);
   if (s.verb == "bench") return CheckBenchOptions(raw, s.json, s);
@@ -307,9 +329,10 @@ Result<Settings> ParseCommandLine(int argc, const char* const* argv) {
     settings.help = verb == "--version" ? "trine " TRINE_VERSION "\n" : kUsage;
     return settings;
   }
-  if (verb != "run" && verb != "bench" && verb != "inspect" && verb != "tokenize") {
+  if (verb != "run" && verb != "bench" && verb != "inspect" && verb != "plan" &&
+      verb != "tokenize") {
     return Usage((verb.empty() ? "no verb" : "unknown verb '" + verb + "'") +
-                 "; run, bench, inspect and tokenize exist (trine --help)");
+                 "; run, bench, inspect, plan and tokenize exist (trine --help)");
   }
   settings.verb = verb;
   TRINE_ASSIGN(const std::vector<std::string> arguments, ExpandAliases(argc, argv));

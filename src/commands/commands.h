@@ -26,6 +26,7 @@ Status RunCommand(const Settings& settings, Ranks ranks);    // collective
 Status BenchCommand(const Settings& settings, Ranks ranks);  // collective
 Status InspectCommand(const Settings& settings);             // rank 0
 Status TokenizeCommand(const Settings& settings);            // rank 0
+Status PlanCommand(const Settings& settings);                // rank 0
 
 // The life of a session: rank 0 runs `lead` and then stops the others, which execute its steps. The
 // status of `lead`, on every rank. Collective.
@@ -33,6 +34,13 @@ Status RunSession(Ranks ranks, Session& session, const std::function<Status()>& 
 
 // The prompts of -p and then that of -f, which is read here. Blocks on standard input for "-".
 Result<std::vector<std::string>> ReadPrompts(const Settings& settings);
+
+// What the settings ask of a session.
+SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences);
+
+// One line on stderr for each class of tensor: its type, how it is kept and the precision it is
+// multiplied at; where that is wider or slower than the type could be, the reason.
+void PrintKernels(const std::vector<Claim>& claims);
 
 // What run and bench share: a session from the settings for `sequences` at once, with a progress
 // bar on a terminal and a line on stderr that says what runs where. Collective.

@@ -5,6 +5,7 @@
 
 #include "src/commands/commands.h"
 #include "src/core/sha256.h"
+#include "src/weights/rotation.h"
 
 namespace trine {
 namespace {
@@ -19,6 +20,8 @@ struct Summary {
   std::map<std::string, TypeCount> types;
   std::string tokenizer_model, tokenizer_pre;
   int64_t tokens = 0;
+  int64_t rotation_block = 0;  // columns; 0: nothing is rotated
+  size_t rotated_weights = 0;
   std::vector<std::string> sha256;  // one a file, if asked for
 };
 
@@ -38,6 +41,9 @@ Result<Summary> Summarise(const WeightStore& store, bool sha256) {
     ++type.tensors;
     type.bytes += tensor.bytes;
   }
+  TRINE_ASSIGN(const Rotation rotation, Rotation::Read(store));
+  summary.rotation_block = rotation.block();
+  summary.rotated_weights = rotation.weights().size();
   if (!sha256) return summary;
   for (const File& file : store.files()) {
     TRINE_ASSIGN(std::string hash, Sha256(file));
@@ -51,17 +57,18 @@ void PrintJson(const Summary& summary, const WeightStore& store) {
   for (const auto& [name, type] : summary.types) {
     types[name] = {{"tensors", type.tensors}, {"bytes", type.bytes}};
   }
-  nlohmann::ordered_json json = {{"architecture", summary.architecture},
-                                 {"parameters", summary.parameters},
-                                 {"tensors", store.tensors().size()},
-                                 {"tensor_bytes", summary.bytes},
-                                 {"types", types},
-                                 {"rotation", {{"block", 0}, {"weights", 0}}},
-                                 {"tokenizer",
-                                  {{"model", summary.tokenizer_model},
-                                   {"pre", summary.tokenizer_pre},
-                                   {"size", summary.tokens}}},
-                                 {"context", summary.context}};
+  nlohmann::ordered_json json = {
+      {"architecture", summary.architecture},
+      {"parameters", summary.parameters},
+      {"tensors", store.tensors().size()},
+      {"tensor_bytes", summary.bytes},
+      {"types", types},
+      {"rotation", {{"block", summary.rotation_block}, {"weights", summary.rotated_weights}}},
+      {"tokenizer",
+       {{"model", summary.tokenizer_model},
+        {"pre", summary.tokenizer_pre},
+        {"size", summary.tokens}}},
+      {"context", summary.context}};
   if (summary.sha256.size() == 1) json["sha256"] = summary.sha256[0];
   if (summary.sha256.size() > 1) json["sha256"] = summary.sha256;
   std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
@@ -85,6 +92,10 @@ void PrintText(const Summary& summary, const WeightStore& store) {
   for (const auto& [name, type] : summary.types) {
     std::printf("  %-6s      %lld tensors, %lld bytes\n", name.c_str(),
                 static_cast<long long>(type.tensors), static_cast<long long>(type.bytes));
+  }
+  if (summary.rotation_block > 0) {
+    std::printf("rotation      blocks of %lld, %zu weights\n",
+                static_cast<long long>(summary.rotation_block), summary.rotated_weights);
   }
   for (size_t i = 0; i < summary.sha256.size(); ++i) {
     std::printf("sha256        %s  %s\n", summary.sha256[i].c_str(),

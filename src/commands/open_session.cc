@@ -23,24 +23,16 @@ void DrawProgress(int64_t done, int64_t total) {
                static_cast<double>(total) / kMegabyte, done == total ? "\n" : "");
 }
 
-SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences) {
-  SessionOptions options;
-  options.model = settings.model;
-  options.threads = threads;
-  options.compute = settings.compute == "f32" ? Compute::kF32 : Compute::kInteger;
-  options.kv_type = settings.cache_type == "f32" ? KvType::kF32 : KvType::kF16;
-  options.context = settings.context;
-  options.sequences = sequences;
-  options.step_tokens = settings.batch;
-  options.split = settings.split;
-  return options;
-}
-
 void Describe(const Session& session, const Ranks& ranks) {
   std::fprintf(stderr, "%s: %s, %d %s, %s, comm %.*s\n", session.store().name().c_str(),
                session.config().architecture.c_str(), ranks.world.size,
                ranks.world.size == 1 ? "rank" : "ranks", session.backend().Describe().c_str(),
                static_cast<int>(ranks.comm.name().size()), ranks.comm.name().data());
+  PrintKernels(session.plan().claims[0]);
+  for (int i = 0; i < session.config().ignored_blocks; ++i) {
+    std::fprintf(stderr, "  blk.%d.* left out: multi-token prediction\n",
+                 session.config().layers + i);
+  }
   for (int rank = 0; rank < session.plan().ranks(); ++rank) {
     const RankShare& share = session.plan().shards.share(rank);
     const int64_t bytes = LoadedBytes(session.plan().claims[static_cast<size_t>(rank)]);
@@ -55,6 +47,19 @@ void Describe(const Session& session, const Ranks& ranks) {
 }
 
 }  // namespace
+
+SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences) {
+  SessionOptions options;
+  options.model = settings.model;
+  options.threads = threads;
+  options.compute = settings.compute == "f32" ? Compute::kF32 : Compute::kInteger;
+  options.kv_type = settings.cache_type == "f32" ? KvType::kF32 : KvType::kF16;
+  options.context = settings.context;
+  options.sequences = sequences;
+  options.step_tokens = settings.batch;
+  options.split = settings.split;
+  return options;
+}
 
 Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
                                              int64_t sequences) {

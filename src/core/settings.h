@@ -47,7 +47,9 @@ struct Settings {
   std::vector<int64_t> bench_generate = {128};
   int repetitions = 5;
 
-  // inspect, bench, tokenize
+  int plan_ranks = 1;  // plan
+
+  // inspect, bench, plan, tokenize
   std::string output = "md";  // md, csv, json; inspect and tokenize: json or text
   bool json = false;
   bool sha256 = false;

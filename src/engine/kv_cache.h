@@ -33,6 +33,7 @@ class KvCache {
   KvCache(Backend& backend, const KvLayout& layout, int layers, int64_t pages);
 
   std::span<const KvPages> layers() const { return layers_; }
+  int64_t bytes() const { return memory_.bytes(); }
 
  private:
   Buffer memory_;

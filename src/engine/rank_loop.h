@@ -43,6 +43,9 @@ class RankExecutor {
   // transport (a sum that cannot be right) ends the job.
   const StepResult& Execute(const StepCommand& command);
 
+  int64_t kv_bytes() const { return cache_.bytes(); }
+  int64_t state_bytes() const { return states_.bytes(); }
+
  private:
   struct Slot {
     std::vector<int32_t> pages;

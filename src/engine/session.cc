@@ -17,35 +17,21 @@ Result<std::unique_ptr<Session>> Session::Open(
 
 Status Session::ReadHeaders(const SessionOptions& options) {
   TRINE_ASSIGN(store_, OpenWeights(options.model));
-  std::string error;
-  const std::unique_ptr<Backend> dry =
-      MakeCpuBackend({.compute = options.compute, .dry = true}, &error);
-  if (dry == nullptr) return BadInput(error);
-  TRINE_ASSIGN(plan_, PlanModel(*store_, comm_.world().size, options.split, *dry));
+  TRINE_ASSIGN(plan_, PlanJob(*store_, options, comm_.world().size));
   Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromMetadata(store_->metadata());
   if (!tokenizer.ok()) return BadInput(options.model + ": " + tokenizer.status().message());
   tokenizer_ = std::move(*tokenizer);
-  if (tokenizer_->size() > plan_.config.vocab) {
+  if (tokenizer_->size() > plan_.model.config.vocab) {
     return BadInput(options.model + ": the tokenizer has " + std::to_string(tokenizer_->size()) +
-                    " tokens, token_embd.weight " + std::to_string(plan_.config.vocab) +
+                    " tokens, token_embd.weight " + std::to_string(plan_.model.config.vocab) +
                     " rows; the file is damaged, get it again");
   }
-  TRINE_RETURN_IF_ERROR(ListDrawable());
-  const int64_t made_for = plan_.config.context;
-  limits_.context = options.context == 0 ? made_for : std::min(options.context, made_for);
-  limits_.made_for = made_for;
-  limits_.sequences = options.sequences;
-  limits_.step_tokens =
-      std::clamp(options.step_tokens, options.sequences,
-                 std::max(options.sequences, options.sequences * limits_.context));
-  limits_.pages = options.sequences * PagesFor(limits_.context);
-  limits_.vocab = plan_.config.vocab;
-  return {};
+  return ListDrawable();
 }
 
 // Which ids may be sampled: not the padding of the vocabulary.
 Status Session::ListDrawable() {
-  drawable_.assign(static_cast<size_t>(plan_.config.vocab), 0);
+  drawable_.assign(static_cast<size_t>(plan_.model.config.vocab), 0);
   int64_t count = 0;
   for (int64_t id = 0; id < tokenizer_->size(); ++id) {
     const bool drawn = tokenizer_->Type(static_cast<int32_t>(id)) != TokenType::kUnused;
@@ -79,11 +65,12 @@ Status Session::Load(const SessionOptions& options,
   std::string error;
   backend_ = MakeCpuBackend({options.threads, options.compute}, &error);
   if (backend_ == nullptr) return BadInput(error);
-  const StepLimits step{limits_.step_tokens, std::max(options.logit_rows, limits_.sequences)};
-  context_ = std::make_unique<RankContext>(RankContext{*backend_, comm_, step, options.kv_type});
-  const int64_t total = LoadedBytes(plan_.claims[static_cast<size_t>(comm_.world().rank)]);
+  context_ =
+      std::make_unique<RankContext>(RankContext{*backend_, comm_, plan_.step, options.kv_type});
+  const int64_t total = LoadedBytes(plan_.model.claims[static_cast<size_t>(comm_.world().rank)]);
   int64_t done = 0;
-  TRINE_ASSIGN(model_, LoadModel(*store_, plan_, comm_.world().rank, *context_, [&](int64_t bytes) {
+  TRINE_ASSIGN(model_,
+               LoadModel(*store_, plan_.model, comm_.world().rank, *context_, [&](int64_t bytes) {
                  done += bytes;
                  if (progress) progress(done, total);
                }));
@@ -92,12 +79,12 @@ Status Session::Load(const SessionOptions& options,
 
 void Session::MakeExecutor() {
   std::vector<Interval> vocab_shards;
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    vocab_shards.push_back(plan_.shards.share(rank).vocab);
+  for (int rank = 0; rank < plan_.model.ranks(); ++rank) {
+    vocab_shards.push_back(plan_.model.shards.share(rank).vocab);
   }
   executor_ = std::make_unique<RankExecutor>(
       *model_, *context_, std::move(vocab_shards), drawable_,
-      ExecutorLimits{context_->limits, limits_.sequences, limits_.pages});
+      ExecutorLimits{context_->limits, plan_.limits.sequences, plan_.limits.pages});
 }
 
 std::vector<TokenEvent> Session::Step(

@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "comm/control.h"
 #include "src/core/result.h"
+#include "src/engine/job_plan.h"
 #include "src/engine/rank_loop.h"
 #include "src/engine/scheduler.h"
 #include "src/models/model.h"
@@ -18,18 +19,6 @@
 #include "src/weights/weight_store.h"
 
 namespace trine {
-
-struct SessionOptions {
-  std::string model;  // path
-  int threads = 1;    // of this rank
-  Compute compute = Compute::kInteger;
-  KvType kv_type = KvType::kF16;
-  int64_t context = 4096;     // tokens of one sequence; 0: what the model was made for
-  int64_t sequences = 1;      // at once
-  int64_t step_tokens = 512;  // per step
-  int64_t logit_rows = 0;     // per step; 0: one a sequence
-  std::vector<double> split;  // weights of the ranks; empty: equal
-};
 
 class Session {
  public:
@@ -40,12 +29,12 @@ class Session {
       const std::function<void(int64_t done, int64_t total)>& progress);
 
   const WeightStore& store() const { return *store_; }
-  const ModelConfig& config() const { return plan_.config; }
-  const ModelPlan& plan() const { return plan_; }
+  const ModelConfig& config() const { return plan_.model.config; }
+  const ModelPlan& plan() const { return plan_.model; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Backend& backend() const { return *backend_; }
-  int64_t context() const { return limits_.context; }
-  const SchedulerLimits& scheduler_limits() const { return limits_; }
+  int64_t context() const { return plan_.limits.context; }
+  const SchedulerLimits& scheduler_limits() const { return plan_.limits; }
 
   // Ranks other than 0: serve steps until rank 0's Stop.
   void Work() { RunWorker(control_, *executor_); }
@@ -74,12 +63,11 @@ class Session {
   Communicator& comm_;
   std::unique_ptr<WeightStore> store_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  ModelPlan plan_;
+  JobPlan plan_;
   std::vector<uint8_t> drawable_;  // [vocab]
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<RankContext> context_;
   std::unique_ptr<Model> model_;
-  SchedulerLimits limits_;
   std::unique_ptr<RankExecutor> executor_;
   Bytes message_;
 };

@@ -207,17 +207,17 @@ Status InFile(const WeightStore& store, const Status& status) {
   return {status.code(), path + ": " + status.message()};
 }
 
-Result<ModelPlan> MakePlan(const WeightStore& store, int ranks,
-                           const std::vector<double>& weights, Backend& dry) {
+Result<ModelPlan> MakePlan(const WeightStore& store, int ranks, const std::vector<double>& weights,
+                           Backend& dry) {
   TRINE_ASSIGN(const std::string name, store.metadata().String("general.architecture"));
   TRINE_ASSIGN(const Architecture* architecture, FindArchitecture(store.name(), name));
   ModelPlan plan;
   TRINE_ASSIGN(plan.config, ReadConfig(store, *architecture));
   TRINE_RETURN_IF_ERROR(CheckDimensions(store, plan.config));
   TRINE_ASSIGN(plan.rotation, Rotation::Read(store));
-  TRINE_ASSIGN(const ShardDims dims, ReadDims(store, plan.config, plan.rotation));
-  plan.config.ffn_granule = dims.ffn_granule;
-  TRINE_ASSIGN(plan.shards, ShardPlan::Make(dims, ranks, weights));
+  TRINE_ASSIGN(plan.dims, ReadDims(store, plan.config, plan.rotation));
+  plan.config.ffn_granule = plan.dims.ffn_granule;
+  TRINE_ASSIGN(plan.shards, ShardPlan::Make(plan.dims, ranks, weights));
 
   const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
   RankContext context{dry, *comm, {}};
@@ -236,8 +236,8 @@ Result<int64_t> PositiveKey(const Metadata& meta, const std::string& key) {
   return Positive(key, meta.Int(key));
 }
 
-Result<ModelPlan> PlanModel(const WeightStore& store, int ranks,
-                            const std::vector<double>& weights, Backend& dry) {
+Result<ModelPlan> PlanModel(const WeightStore& store, int ranks, const std::vector<double>& weights,
+                            Backend& dry) {
   Result<ModelPlan> plan = MakePlan(store, ranks, weights, dry);
   if (!plan.ok()) return InFile(store, plan.status());
   return plan;

@@ -93,6 +93,7 @@ struct RankPlan {
 struct ModelPlan {
   ModelConfig config;
   Rotation rotation;
+  ShardDims dims;
   ShardPlan shards;
   std::vector<std::vector<Claim>> claims;  // by rank
 
@@ -102,10 +103,10 @@ struct ModelPlan {
   }
 };
 
-// From headers alone. `dry` is a dry backend of the kind that will load, see Backend::dry. Errors name
-// what is missing, wrong or unknown, or the rank counts that work.
-Result<ModelPlan> PlanModel(const WeightStore& store, int ranks,
-                            const std::vector<double>& weights, Backend& dry);
+// From headers alone. `dry` is a dry backend of the kind that will load, see Backend::dry. Errors
+// name what is missing, wrong or unknown, or the rank counts that work.
+Result<ModelPlan> PlanModel(const WeightStore& store, int ranks, const std::vector<double>& weights,
+                            Backend& dry);
 
 // Builds this rank's part on its backend, and so loads it; blocks on the disk. `rank` is
 // context.comm's, or any if the backend is dry. `context` must outlive the model, and so must

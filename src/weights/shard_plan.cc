@@ -16,13 +16,8 @@ int64_t Granules(const ShardDims& dims) {
   return (dims.ffn + dims.ffn_granule - 1) / dims.ffn_granule;
 }
 
-int64_t MostRanks(const ShardDims& dims) {
-  const int64_t most = std::min(dims.q_heads, Granules(dims));
-  return dims.delta_layers == 0 ? most : std::min(most, dims.key_heads);
-}
-
 Status TooManyRanks(const ShardDims& dims, const std::string& unit, int ranks) {
-  const int64_t most = MostRanks(dims);
+  const int most = ShardPlan::MostRanks(dims);
   return BadInput(unit + " cannot be shared by " + std::to_string(ranks) + " ranks; use 1 to " +
                   std::to_string(most) + " ranks");
 }
@@ -104,6 +99,11 @@ std::vector<Interval> PartitionUnits(int64_t units, std::span<const double> weig
     if (parts[r - 1].size() > 0) load[r - 1] += cost(parts[r - 1]);
   }
   return parts;
+}
+
+int ShardPlan::MostRanks(const ShardDims& dims) {
+  const int64_t most = std::min(dims.q_heads, Granules(dims));
+  return static_cast<int>(dims.delta_layers == 0 ? most : std::min(most, dims.key_heads));
 }
 
 Result<ShardPlan> ShardPlan::Make(const ShardDims& dims, int ranks,

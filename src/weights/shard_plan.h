@@ -84,6 +84,9 @@ class ShardPlan {
   // unit that is too few and the rank counts that work.
   static Result<ShardPlan> Make(const ShardDims& dims, int ranks, std::span<const double> weights);
 
+  // All rank counts from 1 to this one can share the model.
+  static int MostRanks(const ShardDims& dims);
+
   int ranks() const { return static_cast<int>(shares_.size()); }
   const RankShare& share(int rank) const { return shares_[static_cast<size_t>(rank)]; }
   const HeadColumns& attention_columns() const { return attention_columns_; }

@@ -127,8 +127,8 @@ std::unique_ptr<Weight> WeightLoader::Matrix(const std::string& name, int64_t ro
     desc.runs = RunsOf(tensor->type, shard);
   }
   int64_t row_bytes = 0;
-  for (const StoredRun& piece : Merge(by_rows ? BytesOf(desc.type, Shard::Cols({0, cols}))
-                                              : BytesOf(desc.type, shard))) {
+  for (const StoredRun& piece :
+       Merge(by_rows ? BytesOf(desc.type, Shard::Cols({0, cols})) : BytesOf(desc.type, shard))) {
     row_bytes += piece.bytes;
   }
   const int64_t bytes = desc.rows * row_bytes;
