@@ -8,6 +8,8 @@
 #include <random>
 #include <sstream>
 
+#include "src/synth/preset.h"
+
 namespace po = boost::program_options;
 
 namespace trine {
@@ -20,7 +22,8 @@ constexpr char kUsage[] =
     "  bench     tokens per second of prefill (pp) and decode (tg)\n"
     "  inspect   what a model file holds\n"
     "  plan      what each of N ranks would hold, from headers alone\n"
-    "  tokenize  text to token ids, and back\n\n"
+    "  tokenize  text to token ids, and back\n"
+    "  synth     write a model file of a preset's shape with random weights\n\n"
     "trine VERB --help lists a verb's options.\n";
 
 Status Usage(std::string message) {
@@ -124,6 +127,19 @@ po::options_description PlanOptions(Settings& s, Raw& raw) {
   return options;
 }
 
+po::options_description SynthOptions(Settings& s, Raw& raw) {
+  const std::string presets = PresetNames();
+  const std::string types = "of the matrices; default: the preset's; " + SynthTypeNames();
+  po::options_description options("Model file");
+  auto add = options.add_options();
+  add("output,o", po::value(&s.output_file), "the .gguf file to write, or to replace");
+  add("preset", po::value(&s.preset)->default_value(s.preset), presets.c_str());
+  add("type", po::value(&s.type), types.c_str());
+  add("layers", po::value(&s.layers)->default_value(s.layers), "the first N alone; -1: all");
+  add("seed,s", po::value(&raw.seed)->default_value(0), "of the weights");
+  return options;
+}
+
 po::options_description VerbOptions(Settings& s, Raw& raw) {
   po::options_description options;
   auto add = options.add_options();
@@ -133,6 +149,8 @@ po::options_description VerbOptions(Settings& s, Raw& raw) {
     options.add(ModelOptions(s, raw)).add(BenchOptions(s, raw));
   } else if (s.verb == "plan") {
     options.add(PlanOptions(s, raw));
+  } else if (s.verb == "synth") {
+    options.add(SynthOptions(s, raw));
   } else {
     add("model,m", po::value(&s.model), "model file");
     add("json", po::bool_switch(&s.json), "machine-readable");
@@ -262,7 +280,15 @@ Status CheckBenchOptions(const Raw& raw, bool json, Settings& s) {
   return OneOf("--output", s.output, {"md", "csv", "json"});
 }
 
+Status CheckSynthOptions(const Raw& raw, Settings& s) {
+  if (s.output_file.empty()) return Usage("synth needs a file to write: -o FILE.gguf");
+  TRINE_RETURN_IF_ERROR(InRange("--seed", static_cast<double>(raw.seed), 0, 0x1p53));
+  s.seed = static_cast<uint64_t>(raw.seed);
+  return {};
+}
+
 Status Check(const Raw& raw, Settings& s) {
+  if (s.verb == "synth") return CheckSynthOptions(raw, s);
   if (s.model.empty()) return Usage(s.verb + " needs a model: -m MODEL.gguf");
   if (s.verb == "run" || s.verb == "bench" || s.verb == "plan") {
     TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
@@ -290,7 +316,7 @@ Status Parse(const std::vector<std::string>& arguments, Settings& s) {
   Raw raw;
   const po::options_description options = VerbOptions(s, raw);
   po::positional_options_description positional;
-  positional.add("model", 1);
+  if (s.verb != "synth") positional.add("model", 1);
   po::variables_map map;
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   po::store(
@@ -330,9 +356,9 @@ Result<Settings> ParseCommandLine(int argc, const char* const* argv) {
     return settings;
   }
   if (verb != "run" && verb != "bench" && verb != "inspect" && verb != "plan" &&
-      verb != "tokenize") {
+      verb != "tokenize" && verb != "synth") {
     return Usage((verb.empty() ? "no verb" : "unknown verb '" + verb + "'") +
-                 "; run, bench, inspect, plan and tokenize exist (trine --help)");
+                 "; run, bench, inspect, plan, tokenize and synth exist (trine --help)");
   }
   settings.verb = verb;
   TRINE_ASSIGN(const std::vector<std::string> arguments, ExpandAliases(argc, argv));

@@ -46,6 +46,7 @@ Status RunVerb(const Settings& settings, Ranks ranks) {
   if (settings.verb == "bench") return BenchCommand(settings, ranks);
   if (settings.verb == "inspect") return InspectCommand(settings);
   if (settings.verb == "plan") return PlanCommand(settings);
+  if (settings.verb == "synth") return SynthCommand(settings);
   return TokenizeCommand(settings);
 }
 

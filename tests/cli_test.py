@@ -20,7 +20,7 @@ from cli import SMOL, TINY, Gguf
 
 QWEN3 = TINY / "qwen3_f32.gguf"
 FIXTURE = TINY.parent / "smollm2.json"
-VERBS = ("run", "bench", "inspect", "tokenize")
+VERBS = ("run", "bench", "inspect", "tokenize", "synth")
 
 
 class VerbCase(unittest.TestCase):
@@ -198,7 +198,7 @@ class Help(VerbCase):
         for verb in VERBS:
             self.assertIn(f"\n  {verb} ", overview)
             text = self.good(verb, "--help")
-            self.assertIn("--model", text)
+            self.assertIn("--preset" if verb == "synth" else "--model", text)
             self.assertNotIn("terminate", text)
         self.assertEqual(self.good("-h"), overview)
         self.assertIn("--save-logits", self.good("run", "--help"))

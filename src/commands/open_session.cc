@@ -1,8 +1,4 @@
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "src/commands/commands.h"
 #include "src/core/cores.h"
@@ -11,17 +7,6 @@ namespace trine {
 namespace {
 
 constexpr double kMegabyte = 1e6;
-
-// Redraws one line; the last call ends it.
-void DrawProgress(int64_t done, int64_t total) {
-  constexpr int kWidth = 40;
-  const double share = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
-  char bar[kWidth + 1] = {};
-  std::fill_n(bar, kWidth, ' ');
-  std::fill_n(bar, static_cast<int>(share * kWidth), '#');
-  std::fprintf(stderr, "\rloading [%s] %3.0f%% of %.1f MB%s", bar, share * 100,
-               static_cast<double>(total) / kMegabyte, done == total ? "\n" : "");
-}
 
 void Describe(const Session& session, const Ranks& ranks) {
   std::fprintf(stderr, "%s: %s, %d %s, %s, comm %.*s\n", session.store().name().c_str(),
@@ -71,9 +56,7 @@ Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ran
   if (first && !warning.empty()) std::fprintf(stderr, "trine: warning: %s\n", warning.c_str());
 
   std::function<void(int64_t, int64_t)> progress;
-  // mpirun puts a pipe before the terminal that trine --np was started from.
-  const bool terminal = isatty(STDERR_FILENO) != 0 || std::getenv("TRINE_ON_TERMINAL") != nullptr;
-  if (first && terminal) progress = DrawProgress;
+  if (first) progress = TerminalProgress("loading");
   TRINE_ASSIGN(
       std::unique_ptr<Session> session,
       Session::Open(ToOptions(settings, threads, sequences), ranks.control, ranks.comm, progress));

@@ -9,7 +9,7 @@
 namespace trine {
 
 struct Settings {
-  std::string verb;  // run, bench, inspect, tokenize
+  std::string verb;  // run, bench, inspect, tokenize, synth
   std::string help;  // not empty: print this and do nothing else
   int np = 0;        // ranks to launch; 0: do not
 
@@ -54,6 +54,12 @@ struct Settings {
   bool json = false;
   bool sha256 = false;
   std::string decode;  // tokenize: ids to turn into text
+
+  // synth, and seed
+  std::string preset = "ternary-bonsai-2-27b";
+  std::string type;         // of the matrices; empty: the preset's
+  int layers = -1;          // -1: all of the preset's
+  std::string output_file;  // written, or replaced
 };
 
 }  // namespace trine

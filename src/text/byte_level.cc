@@ -1,5 +1,6 @@
 #include "src/text/byte_level.h"
 
+#include <algorithm>
 #include <array>
 
 #include "src/text/utf8.h"
@@ -38,6 +39,13 @@ bool ByteLevelToBytes(std::string_view text, std::string* bytes) {
   }
   *bytes = std::move(mapped);
   return true;
+}
+
+std::string ByteLevelCharacter(uint8_t byte) {
+  const auto* found = std::find(kByteOf.begin(), kByteOf.end(), static_cast<int16_t>(byte));
+  std::string character;
+  AppendUtf8(static_cast<char32_t>(found - kByteOf.begin()), &character);
+  return character;
 }
 
 }  // namespace trine

@@ -1,0 +1,26 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "src/commands/commands.h"
+
+namespace trine {
+
+std::function<void(int64_t, int64_t)> TerminalProgress(const std::string& label) {
+  // mpirun puts a pipe before the terminal that trine --np was started from.
+  const bool terminal = isatty(STDERR_FILENO) != 0 || std::getenv("TRINE_ON_TERMINAL") != nullptr;
+  if (!terminal) return {};
+  return [label](int64_t done, int64_t total) {
+    constexpr int kWidth = 40;
+    const double share = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
+    char bar[kWidth + 1] = {};
+    std::fill_n(bar, kWidth, ' ');
+    std::fill_n(bar, static_cast<int>(share * kWidth), '#');
+    std::fprintf(stderr, "\r%s [%s] %3.0f%% of %.1f MB%s", label.c_str(), bar, share * 100,
+                 static_cast<double>(total) / 1e6, done == total ? "\n" : "");
+  };
+}
+
+}  // namespace trine
