@@ -112,9 +112,13 @@ po::options_description BenchOptions(Settings& s, Raw& raw) {
 }
 
 po::options_description PlanOptions(Settings& s, Raw& raw) {
+  const std::string presets = "in place of a file: " + PresetNames();
   po::options_description options("Plan");
   auto add = options.add_options();
   add("model,m", po::value(&s.model), "model file");
+  add("preset", po::value(&s.preset)->default_value(""), presets.c_str());
+  add("type", po::value(&s.type), "of a preset's matrices, as of synth");
+  add("layers", po::value(&s.layers)->default_value(s.layers), "of a preset; -1: all");
   add("np", po::value(&s.plan_ranks)->default_value(s.plan_ranks), "ranks to plan for");
   add("ctx-size,c", po::value(&s.context)->default_value(s.context),
       "tokens of context; 0: what the model was made for");
@@ -289,7 +293,12 @@ Status CheckSynthOptions(const Raw& raw, Settings& s) {
 
 Status Check(const Raw& raw, Settings& s) {
   if (s.verb == "synth") return CheckSynthOptions(raw, s);
-  if (s.model.empty()) return Usage(s.verb + " needs a model: -m MODEL.gguf");
+  if (s.verb == "plan" && s.model.empty() == s.preset.empty()) {
+    return Usage("plan needs either a model, -m MODEL.gguf, or a --preset");
+  }
+  if (s.verb != "plan" && s.model.empty()) {
+    return Usage(s.verb + " needs a model: -m MODEL.gguf");
+  }
   if (s.verb == "run" || s.verb == "bench" || s.verb == "plan") {
     TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
   }

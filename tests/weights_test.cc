@@ -34,6 +34,7 @@ ShardDims Dims(int64_t q_heads, int64_t kv_heads, int64_t ffn, int64_t granule, 
   ShardDims dims;
   dims.q_heads = q_heads;
   dims.kv_heads = kv_heads;
+  dims.q_rows = dims.head_dim;
   dims.ffn = ffn;
   dims.ffn_granule = granule;
   dims.vocab = vocab;

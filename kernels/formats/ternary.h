@@ -32,18 +32,28 @@ inline uint16_t Squeeze(uint64_t codes) {
 
 // A byte holds ceil(q * 256 / 243), q a number of five base-3 digits, each a code 0 to 2. The
 // leading digit is that of byte * 3 above 255, the rest go on with byte * 3 modulo 256.
-// Digit n of byte m goes to column first + stride * n + m, for eight bytes at a time.
+// Digit n of byte m goes to column first + stride * n + m, for kBytes (8 or 16) bytes at once.
+template <int kBytes>
 inline void DecodeBase3(const uint8_t* bytes, int first, int stride, uint16_t* eighths) {
-  constexpr uint64_t kLow = 0x00FF00FF00FF00FFu, kEven = 0x0003000300030003u;
-  uint64_t all;
+  typedef uint16_t U16 __attribute__((vector_size(kBytes)));
+  typedef uint32_t U32 __attribute__((vector_size(kBytes)));
+  typedef uint64_t U64 __attribute__((vector_size(kBytes)));
+  U16 all;
   std::memcpy(&all, bytes, sizeof all);
-  uint64_t even = all & kLow, odd = (all >> 8) & kLow;
+  U16 even = all & 0xFF, odd = all >> 8;
   for (int n = 0; n < 5; ++n) {
-    even *= 3;
-    odd *= 3;
-    eighths[(first + stride * n) / 8] = Squeeze(((even >> 8) & kEven) | (odd & (kEven << 8)));
-    even &= kLow;
-    odd &= kLow;
+    even = (even << 1) + even;
+    odd = (odd << 1) + odd;
+    const U16 pairs = (even >> 8) | (odd >> 8 << 2);
+    const U32 fours = ((U32)pairs | (U32)pairs >> 12) & 0xFF;
+    const U64 words = ((U64)fours | (U64)fours >> 24) & 0xFFFF;
+    uint64_t halves[kBytes / 8];
+    std::memcpy(halves, &words, sizeof halves);
+    for (int half = 0; half < kBytes / 8; ++half) {
+      eighths[(first + stride * n) / 8 + half] = static_cast<uint16_t>(halves[half]);
+    }
+    even &= 0xFF;
+    odd &= 0xFF;
   }
 }
 
@@ -68,8 +78,8 @@ struct PTQ1_0 {
 
   static void Decode(const Block& block, int /*unit*/, TwoBitUnit& out) {
     out.scale = block.d;
-    for (int m = 0; m < 16; m += 8) DecodeBase3(block.qs + m, m, 16, out.eighths);
-    DecodeBase3(block.qs + 16, 80, 8, out.eighths);
+    DecodeBase3<16>(block.qs, 0, 16, out.eighths);
+    DecodeBase3<8>(block.qs + 16, 80, 8, out.eighths);
     out.eighths[15] = 0;
     DecodeBase3Tail(block.qh, 2, 120, out);
   }
@@ -87,14 +97,14 @@ struct TQ1_0 {
   // Columns 0 to 127 are digits 0 to 3 of the first 32 bytes.
   static void Decode(const Block& block, int unit, TwoBitUnit& out) {
     uint16_t first[160 / 8];
-    for (int m = 0; m < 32; m += 8) DecodeBase3(block.qs + m, m, 32, first);
+    for (int m = 0; m < 32; m += 16) DecodeBase3<16>(block.qs + m, m, 32, first);
     out = {};
     out.scale = block.d;
     if (unit == 0) {
       std::memcpy(out.eighths, first, sizeof out.eighths);
     } else {
       std::memcpy(out.eighths, first + 16, 4 * sizeof(uint16_t));
-      for (int m = 0; m < 16; m += 8) DecodeBase3(block.qs + 32 + m, 32 + m, 16, out.eighths);
+      DecodeBase3<16>(block.qs + 32, 32, 16, out.eighths);
       DecodeBase3Tail(block.qh, 4, 112, out);
     }
   }

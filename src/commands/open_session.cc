@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstdio>
 
 #include "src/commands/commands.h"
@@ -8,7 +9,8 @@ namespace {
 
 constexpr double kMegabyte = 1e6;
 
-void Describe(const Session& session, const Ranks& ranks) {
+void Describe(const Session& session, const Ranks& ranks, double seconds) {
+  int64_t loaded = 0;
   std::fprintf(stderr, "%s: %s, %d %s, %s, comm %.*s\n", session.store().name().c_str(),
                session.config().architecture.c_str(), ranks.world.size,
                ranks.world.size == 1 ? "rank" : "ranks", session.backend().Describe().c_str(),
@@ -28,7 +30,10 @@ void Describe(const Session& session, const Ranks& ranks) {
         rank, static_cast<long long>(share.q_heads.size()),
         static_cast<long long>(share.kv_heads.size()), static_cast<long long>(share.ffn.size()),
         static_cast<long long>(share.vocab.size()), static_cast<double>(bytes) / kMegabyte);
+    loaded += bytes;
   }
+  std::fprintf(stderr, "  loaded %.1f MB in %.2f s\n", static_cast<double>(loaded) / kMegabyte,
+               seconds);
 }
 
 }  // namespace
@@ -57,10 +62,12 @@ Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ran
 
   std::function<void(int64_t, int64_t)> progress;
   if (first) progress = TerminalProgress("loading");
+  const auto start = std::chrono::steady_clock::now();
   TRINE_ASSIGN(
       std::unique_ptr<Session> session,
       Session::Open(ToOptions(settings, threads, sequences), ranks.control, ranks.comm, progress));
-  if (first) Describe(*session, ranks);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (first) Describe(*session, ranks, seconds.count());
   return session;
 }
 

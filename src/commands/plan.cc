@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/commands/commands.h"
+#include "src/synth/model_layout.h"
 
 namespace trine {
 namespace {
@@ -73,10 +74,18 @@ void PrintText(const WeightStore& store, const JobPlan& plan, const std::vector<
   std::printf("rank counts: 1 to %d\n", MostRanks(plan));
 }
 
+Result<std::unique_ptr<WeightStore>> FileOrPreset(const Settings& settings) {
+  if (!settings.model.empty()) return OpenWeights(settings.model);
+  TRINE_ASSIGN(const Preset* preset, FindPreset(settings.preset));
+  TRINE_ASSIGN(const DType type, FindSynthType(settings.type, preset->type));
+  TRINE_ASSIGN(const int layers, LayerCount(*preset, settings.layers));
+  return DescribeFile(*preset, type, layers);
+}
+
 }  // namespace
 
 Status PlanCommand(const Settings& settings) {
-  TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(settings.model));
+  TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, FileOrPreset(settings));
   const SessionOptions options = ToOptions(settings, /*threads=*/1, /*sequences=*/1);
   TRINE_ASSIGN(const JobPlan plan, PlanJob(*store, options, settings.plan_ranks));
   TRINE_ASSIGN(const std::vector<RankMemory> ranks, PlanMemory(*store, options, plan));

@@ -16,14 +16,6 @@ namespace {
 
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
-Result<int> LayerCount(const Preset& preset, int asked) {
-  if (asked == -1) return preset.layers;
-  if (asked >= 1 && asked <= preset.layers) return asked;
-  return Status(Code::kUsage, "--layers is " + std::to_string(asked) + "; " + preset.name +
-                                  " has 1 to " + std::to_string(preset.layers) +
-                                  ", -1 is all of them");
-}
-
 // Rows [first, first + count) of a tensor to `out`, on several threads.
 void FillRows(const RandomRows& random, const SynthTensor& tensor, size_t index, int64_t first,
               int64_t count, int threads, std::byte* out) {

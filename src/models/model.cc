@@ -182,6 +182,7 @@ Result<ShardDims> ReadDims(const WeightStore& store, const ModelConfig& config,
   dims.q_heads = config.q_heads;
   dims.kv_heads = config.kv_heads;
   dims.head_dim = config.head_dim;
+  dims.q_rows = config.output_gate ? 2 * config.head_dim : config.head_dim;
   dims.attention_layers = config.layers - config.recurrent_layers();
   dims.key_heads = config.key_heads;
   dims.value_heads = config.value_heads;

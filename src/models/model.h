@@ -34,6 +34,7 @@ struct ModelConfig {
   int64_t context = 0;      // tokens the model was made for
   int64_t ffn_granule = 0;  // channels of ffn_down summed in f32 before they are rounded
   float norm_eps = 0;
+  bool output_gate = false;  // attn_q holds a gate as wide as the query, head by head
 
   // Of hybrids: which layers are recurrent (empty: none), and the heads of those.
   std::vector<bool> recurrent;

@@ -149,6 +149,7 @@ Status ReadQwen35Config(const Metadata& meta, ModelConfig& config) {
                     "; 0 to less than 'qwen35.block_count' " + std::to_string(config.layers) +
                     " expected");
   }
+  config.output_gate = true;
   TRINE_ASSIGN(config.recurrent, ReadRecurrent(meta, config.layers));
   config.ignored_blocks = static_cast<int>(ignored);
   config.layers -= config.ignored_blocks;

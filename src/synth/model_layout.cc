@@ -185,4 +185,21 @@ Metadata DescribeModel(const Preset& preset, int layers, const std::vector<Synth
   return meta;
 }
 
+std::unique_ptr<WeightStore> DescribeFile(const Preset& preset, DType type, int layers) {
+  const std::vector<SynthTensor> tensors = LayOutModel(preset, type, layers);
+  ModelFiles files;
+  files.name = preset.name;
+  files.metadata = DescribeModel(preset, layers, tensors, /*seed=*/0);
+  for (const SynthTensor& tensor : tensors) files.tensors.push_back(tensor.info);
+  return std::make_unique<WeightStore>(std::move(files));
+}
+
+Result<int> LayerCount(const Preset& preset, int asked) {
+  if (asked == -1) return preset.layers;
+  if (asked >= 1 && asked <= preset.layers) return asked;
+  return Status(Code::kUsage, "--layers is " + std::to_string(asked) + "; " + preset.name +
+                                  " has 1 to " + std::to_string(preset.layers) +
+                                  ", -1 is all of them");
+}
+
 }  // namespace trine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "src/core/metadata.h"
@@ -34,5 +35,11 @@ std::vector<SynthTensor> LayOutModel(const Preset& preset, DType type, int layer
 // those of LayOutModel.
 Metadata DescribeModel(const Preset& preset, int layers, const std::vector<SynthTensor>& tensors,
                        uint64_t seed);
+
+// The file that synth would write, without the writing: for plans.
+std::unique_ptr<WeightStore> DescribeFile(const Preset& preset, DType type, int layers);
+
+// --layers N of a preset: -1 is all of them. An error of code kUsage names the possible ones.
+Result<int> LayerCount(const Preset& preset, int asked);
 
 }  // namespace trine

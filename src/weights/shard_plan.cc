@@ -125,8 +125,8 @@ Result<ShardPlan> ShardPlan::Make(const ShardDims& dims, int ranks,
   std::vector<double> load(weights.size(), 0);
   const auto heads =
       PartitionUnits(dims.q_heads, weights, load, /*may_be_empty=*/false, [&](Interval q) {
-        return values(2 * dims.attention_layers * dims.head_dim *
-                      (q.size() + KvHeadsOf(dims, q).size()));
+        return values(dims.attention_layers * (q.size() * (dims.q_rows + dims.head_dim) +
+                                               2 * KvHeadsOf(dims, q).size() * dims.head_dim));
       });
   const int64_t rep = dims.delta_layers == 0 ? 0 : dims.value_heads / dims.key_heads;
   const auto key_heads = PartitionUnits(

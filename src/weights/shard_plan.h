@@ -44,6 +44,7 @@ struct ShardDims {
   int64_t q_heads = 0;
   int64_t kv_heads = 0;  // divides q_heads; query head j uses KV head j * kv_heads / q_heads
   int64_t head_dim = 1;
+  int64_t q_rows = 1;  // of attn_q, per head: head_dim, or twice that with a gate
   int64_t attention_layers = 1;
   int64_t key_heads = 0;  // of Gated DeltaNet, value_heads / key_heads value heads with each
   int64_t value_heads = 0;
