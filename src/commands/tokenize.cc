@@ -9,6 +9,15 @@ namespace trine {
 namespace {
 
 Status DecodeIds(const Tokenizer& tokenizer, const std::string& text) {
+  // Control tokens are shown, and the space that encoding puts in front is not.
+  bool drop_space = tokenizer.adds_space();
+  const auto piece = [&](int32_t id) {
+    std::string_view shown = tokenizer.Piece(id);
+    if (tokenizer.Type(id) == TokenType::kControl || shown.empty()) return shown;
+    if (drop_space && shown.starts_with(' ')) shown.remove_prefix(1);
+    drop_space = false;
+    return shown;
+  };
   std::istringstream stream(text);
   std::string decoded;
   for (std::string word; stream >> word;) {
@@ -18,7 +27,7 @@ Status DecodeIds(const Tokenizer& tokenizer, const std::string& text) {
       return BadInput("--decode: '" + word + "' is not a token id; 0 to " +
                       std::to_string(tokenizer.size() - 1) + " exist");
     }
-    decoded += tokenizer.Piece(static_cast<int32_t>(id));
+    decoded += piece(static_cast<int32_t>(id));
   }
   decoded += '\n';
   std::fwrite(decoded.data(), 1, decoded.size(), stdout);
@@ -33,10 +42,8 @@ std::string Printable(std::string_view piece) {
 }  // namespace
 
 Status TokenizeCommand(const Settings& settings) {
-  TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(settings.model));
-  Result<std::unique_ptr<Tokenizer>> made = Tokenizer::FromMetadata(store->metadata());
-  if (!made.ok()) return BadInput(settings.model + ": " + made.status().message());
-  const Tokenizer& tokenizer = **made;
+  TRINE_ASSIGN(const std::unique_ptr<Tokenizer> opened, OpenTokenizer(settings.model));
+  const Tokenizer& tokenizer = *opened;
   if (!settings.decode.empty()) return DecodeIds(tokenizer, settings.decode);
   const auto special =
       settings.parse_special ? Tokenizer::Special::kParse : Tokenizer::Special::kAsText;
