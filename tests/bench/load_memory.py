@@ -4,13 +4,15 @@
     tests/bench/load_memory.py MODEL.gguf [--np 1 2] [--runs 3] [--trine build/trine]
 
 Alternated, medians. Plain read: the whole file in reads of 4 MiB by two threads, its pages dropped
-from the cache before, as before each load. Load: what trine says ("loaded ... in ... s": headers,
+from the cache before, as before each load; once into one buffer, once into memory that is kept, as a
+loader has to. Load: what trine says ("loaded ... in ... s": headers,
 tokenizer, weights). Memory: the peak of anonymous and shared memory of all ranks while 192 tokens
 of a context of 256 are prefilled and some generated, less that of a rank with a tiny model, against
 the total of `trine plan`.
 """
 import argparse
 import json
+import mmap
 import os
 import re
 import statistics
@@ -30,17 +32,20 @@ def drop(path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def plain_read(path):
+def plain_read(path, keep):
     drop(path)
     size, threads = path.stat().st_size, 2
+    kept = mmap.mmap(-1, size if keep else threads * CHUNK)
+    kept.madvise(mmap.MADV_HUGEPAGE)
+    view = memoryview(kept)
 
     def part(index):
         with open(path, "rb", buffering=0) as file:
-            begin, end = size * index // threads, size * (index + 1) // threads
-            buffer = bytearray(CHUNK)
-            file.seek(begin)
-            while begin < end:
-                begin += file.readinto(memoryview(buffer)[:min(CHUNK, end - begin)])
+            at, end = size * index // threads, size * (index + 1) // threads
+            file.seek(at)
+            while at < end:
+                begin = at if keep else index * CHUNK
+                at += file.readinto(view[begin:begin + min(CHUNK, end - at)])
 
     start = time.monotonic()
     parts = [threading.Thread(target=part, args=(i,)) for i in range(threads)]
@@ -113,22 +118,25 @@ def main():
             [args.trine, "plan", "-m", args.model, "--np", str(np), "-c", "256", "--json"],
             capture_output=True, text=True, check=True).stdout)
         base = run(args.trine, TINY, np)[1]
-        reads, loads, peaks, speeds = [], [], [], []
+        reads, kept, loads, peaks, speeds = [], [], [], [], []
         for _ in range(args.runs):
-            reads.append(plain_read(args.model))
+            reads.append(plain_read(args.model, keep=False))
+            kept.append(plain_read(args.model, keep=True))
             drop(args.model)
             load, peak, speed = run(args.trine, args.model, np)
             loads.append(load)
             peaks.append(peak - base)
             speeds.append(speed)
         read, load = statistics.median(reads), statistics.median(loads)
+        keep = statistics.median(kept)
         peak, planned = statistics.median(peaks), plan["total_bytes"]
         prefill, decode = (statistics.median(column) for column in zip(*speeds))
-        print(f"np={np}: read {read:.2f} s, load {load:.2f} s, ratio {load / read:.2f}; "
+        print(f"np={np}: read {read:.2f} s, read and kept {keep:.2f} s, load {load:.2f} s, ratios "
+              f"{load / read:.2f} and {load / keep:.2f}; "
               f"plan {planned / 1e6:.0f} MB, grown by {peak / 1e6:.0f} MB, "
               f"ratio {peak / planned:.3f}; prefill {prefill:.2f} t/s, decode {decode:.2f} t/s")
-        print("  reads", " ".join(f"{s:.2f}" for s in reads), "loads",
-              " ".join(f"{s:.2f}" for s in loads))
+        for name, seconds in (("read", reads), ("kept", kept), ("load", loads)):
+            print(f"  {name}", " ".join(f"{s:.2f}" for s in seconds))
 
 
 if __name__ == "__main__":
