@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/quote.h"
 #include "src/text/utf8.h"
 
 namespace trine {
@@ -84,8 +85,7 @@ Status BpeBuilder::AddToken(std::string_view bytes) {
   const int32_t other = bpe_->index_.Insert(id);
   if (other >= 0) {
     return BadInput("tokens " + std::to_string(other) + " and " + std::to_string(id) +
-                    " are both '" + std::string(bytes) +
-                    "'; the vocabulary is damaged, convert it again");
+                    " are both " + Quote(bytes) + "; the vocabulary is damaged, convert it again");
   }
   if (bpe_->unit_ == Bpe::Unit::kByte && bytes.size() == 1) {
     bpe_->byte_token_[static_cast<unsigned char>(bytes[0])] = id;

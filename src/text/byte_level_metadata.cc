@@ -1,4 +1,5 @@
 // Byte-level BPE from GGUF's metadata (tokenizer.ggml.model = gpt2).
+#include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
 #include "src/text/byte_level.h"
 
@@ -29,8 +30,8 @@ Status AddMerges(const Metadata& meta, BpeBuilder* builder) {
   std::string right;
   for (size_t rank = 0; rank < merges->size(); ++rank) {
     if (!ParseMerge((*merges)[rank], &left, &right)) {
-      return BadInput("merge " + std::to_string(rank) + " is '" + (*merges)[rank] +
-                      "', not two byte-level symbols with a space between; convert the file again");
+      return BadInput("merge " + std::to_string(rank) + " is " + Quote((*merges)[rank]) +
+                      ", not two byte-level symbols with a space between; convert the file again");
     }
     builder->AddMerge(left, right, static_cast<int32_t>(rank));
   }
@@ -45,7 +46,7 @@ Result<std::unique_ptr<Tokenizer>> ReadByteLevelMetadata(const Metadata& meta) {
   TRINE_ASSIGN(parts.pre, meta.String("tokenizer.ggml.pre"));
   const PreRule* rule = FindPreRule(parts.pre);
   if (rule == nullptr) {
-    return BadInput("tokenizer.ggml.pre is '" + parts.pre + "', which is none of " +
+    return BadInput("tokenizer.ggml.pre is " + Quote(parts.pre) + ", which is none of " +
                     PreRuleNames() + "; a wrong one would spoil the output");
   }
   VocabularyDefaults defaults;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
 
 namespace trine {
@@ -100,8 +101,8 @@ Status AddTokens(const std::vector<std::string>& texts, const Vocabulary& vocabu
     if (type != TokenType::kByte) continue;
     const int byte = ByteOf(texts[static_cast<size_t>(id)]);
     if (byte < 0) {
-      return BadInput(name + " is a byte token '" + texts[static_cast<size_t>(id)] +
-                      "', not of the form <0xHH>; convert the file again");
+      return BadInput(name + " is a byte token " + Quote(texts[static_cast<size_t>(id)]) +
+                      ", not of the form <0xHH>; convert the file again");
     }
     builder->SetByteToken(static_cast<unsigned char>(byte), id);
     ++bytes;

@@ -1,6 +1,7 @@
 #include "src/text/tokenizer.h"
 
 #include "src/core/file.h"
+#include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
 
 namespace trine {
@@ -35,7 +36,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::FromMetadata(const Metadata& meta)
     if (model.name == name) return model.read(meta);
     known += std::string(known.empty() ? "" : ", ").append(model.name);
   }
-  return BadInput("tokenizer.ggml.model is '" + name + "'; supported: " + known +
+  return BadInput("tokenizer.ggml.model is " + Quote(name) + "; supported: " + known +
                   "; use a model with one of these");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
 #include "src/text/byte_level.h"
 #include "src/text/json_fields.h"
@@ -74,7 +75,7 @@ Status Reader::ReadModelTokens(const JsonField& vocab) {
       return field.Refuse("ids from 0 to " + std::to_string(texts_.size() - 1) +
                           " are possible with " + std::to_string(count) + " tokens");
     }
-    if (!IsFree(id)) return field.Refuse("'" + *texts_[static_cast<size_t>(id)] + "' has that id");
+    if (!IsFree(id)) return field.Refuse(Quote(*texts_[static_cast<size_t>(id)]) + " has that id");
     texts_[static_cast<size_t>(id)] = &text;
     in_model_[static_cast<size_t>(id)] = true;
     ids_.emplace(text, static_cast<int32_t>(id));

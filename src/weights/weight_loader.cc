@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "kernels/formats.h"
+#include "src/core/quote.h"
 
 namespace trine {
 namespace {
@@ -226,14 +227,15 @@ Status WeightLoader::Finish(std::string_view architecture) {
   for (const TensorInfo& tensor : store_.tensors()) {
     if (!status_.ok()) break;
     if (claimed_.count(tensor.name) != 0 || IsIgnored(tensor.name)) continue;
-    Fail(BadInput(store_.name() + ": tensor '" + tensor.name + "' has no place in architecture '" +
-                  std::string(architecture) + "'; a part of the model would be left out"));
+    Fail(BadInput(store_.name() + ": tensor " + Quote(tensor.name) +
+                  " has no place in architecture '" + std::string(architecture) +
+                  "'; a part of the model would be left out"));
   }
   for (const std::string& weight : rotation_.weights()) {
     if (!status_.ok()) break;
     if (rotated_.count(weight) != 0 || IsIgnored(weight)) continue;
-    Fail(BadInput(store_.name() + ": 'prism.hadamard.weight_names' lists '" + weight +
-                  "', which architecture '" + std::string(architecture) + "' does not rotate"));
+    Fail(BadInput(store_.name() + ": 'prism.hadamard.weight_names' lists " + Quote(weight) +
+                  ", which architecture '" + std::string(architecture) + "' does not rotate"));
   }
   return status_;
 }
