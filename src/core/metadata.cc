@@ -78,6 +78,10 @@ Result<const std::vector<std::string>*> Metadata::Strings(std::string_view key) 
   return GetArray<std::string>(*this, key, "an array of strings");
 }
 
+Result<const std::vector<bool>*> Metadata::Bools(std::string_view key) const {
+  return GetArray<bool>(*this, key, "an array of bools");
+}
+
 Result<const std::vector<int64_t>*> Metadata::Ints(std::string_view key) const {
   return GetArray<int64_t>(*this, key, "an array of integers");
 }

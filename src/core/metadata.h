@@ -39,6 +39,7 @@ class Metadata {
 
   // Arrays stay where they are: nullptr if absent, an error if of another type.
   Result<const std::vector<std::string>*> Strings(std::string_view key) const;
+  Result<const std::vector<bool>*> Bools(std::string_view key) const;
   Result<const std::vector<int64_t>*> Ints(std::string_view key) const;
   Result<const std::vector<double>*> Floats(std::string_view key) const;
 

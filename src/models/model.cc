@@ -61,11 +61,6 @@ Result<int64_t> Positive(const std::string& key, Result<int64_t> value) {
 // The dimensions against the first layer's tensors of each kind, before any arithmetic is done with
 // them.
 Status CheckDimensions(const WeightStore& store, const ModelConfig& config) {
-  if (config.layers > std::ssize(store.tensors())) {
-    return BadInput("'" + config.architecture + ".block_count' is " +
-                    std::to_string(config.layers) + ", but there are only " +
-                    std::to_string(store.tensors().size()) + " tensors");
-  }
   const auto first = [&](bool recurrent) {
     int layer = 0;
     while (layer < config.layers && config.is_recurrent(layer) != recurrent) ++layer;
@@ -73,8 +68,10 @@ Status CheckDimensions(const WeightStore& store, const ModelConfig& config) {
   };
   const int attention = first(false), delta = first(true);
   if (attention == config.layers) {
-    return BadInput("'" + config.architecture +
-                    "': every layer is recurrent; at least one must be attention");
+    const std::string listed = config.architecture + ".attention.recurrent_layers";
+    const bool has_list = store.metadata().Find(listed) != nullptr;
+    return BadInput("'" + (has_list ? listed : config.architecture + ".full_attention_interval") +
+                    "' makes every layer recurrent; at least one must be attention");
   }
   TRINE_RETURN_IF_ERROR(store
                             .Require("blk." + std::to_string(attention) + ".attn_output.weight",
@@ -100,6 +97,10 @@ Result<ModelConfig> ReadConfig(const WeightStore& store, const Architecture& arc
   };
   TRINE_ASSIGN(const int64_t layers, required("block_count"));
   config.layers = static_cast<int>(layers);
+  if (layers > std::ssize(store.tensors())) {
+    return BadInput("'" + arch + "block_count' is " + std::to_string(layers) +
+                    ", but there are only " + std::to_string(store.tensors().size()) + " tensors");
+  }
   TRINE_ASSIGN(config.hidden, required("embedding_length"));
   TRINE_ASSIGN(config.ffn, required("feed_forward_length"));
   TRINE_ASSIGN(config.q_heads, required("attention.head_count"));

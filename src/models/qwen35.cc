@@ -120,9 +120,8 @@ class Qwen35 final : public Model {
 // Which blocks are recurrent: a list of all of them, or all but every interval-th.
 Result<std::vector<bool>> ReadRecurrent(const Metadata& meta, int64_t blocks) {
   const std::string key = "qwen35.attention.recurrent_layers";
-  if (const MetaValue* value = meta.Find(key)) {
-    const auto* listed = std::get_if<std::vector<bool>>(value);
-    if (listed == nullptr) return BadInput("metadata key '" + key + "' is no array of bool");
+  TRINE_ASSIGN(const std::vector<bool>* listed, meta.Bools(key));
+  if (listed != nullptr) {
     if (std::ssize(*listed) != blocks) {
       return BadInput("'" + key + "' has " + std::to_string(listed->size()) +
                       " entries for 'qwen35.block_count' " + std::to_string(blocks));

@@ -319,7 +319,7 @@ Result<TensorInfo> ReadTensor(Header& header, int64_t index) {
   }
   tensor.bytes = elements / info->block_elems * info->block_bytes;
   TRINE_ASSIGN(const uint64_t offset, header.Value<uint64_t>(what));
-  if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / 2)) {
+  if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / 4)) {
     return header.Error(what + " starts at offset " + std::to_string(offset) +
                         ", beyond the end of the file");
   }
@@ -327,14 +327,15 @@ Result<TensorInfo> ReadTensor(Header& header, int64_t index) {
   return tensor;
 }
 
-// `room`: bytes from this tensor's start to the next one's, or to the end of the file.
+// `room`: bytes from this tensor's start to the next one's, or to the end of the file. Too little
+// for either kind, which truncation leaves, says nothing.
 Id42 Id42ByRoom(const TensorInfo& tensor, int64_t room, int64_t alignment) {
   const auto aligned = [&](int64_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
   };
   if (tensor.cols() % Info(DType::kPQ2_0).block_elems != 0) return Id42::kQ2_0;
   const int64_t legacy = RowBytes(DType::kPQ2_0, tensor.elements());
-  if (aligned(legacy) == aligned(tensor.bytes)) return Id42::kUnknown;
+  if (room < legacy || aligned(legacy) == aligned(tensor.bytes)) return Id42::kUnknown;
   return room == legacy || room == aligned(legacy) ? Id42::kPQ2_0 : Id42::kQ2_0;
 }
 

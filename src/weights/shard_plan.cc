@@ -22,7 +22,28 @@ Status TooManyRanks(const ShardDims& dims, const std::string& unit, int ranks) {
                   std::to_string(most) + " ranks");
 }
 
+// Of any kind: sharing takes units^2 steps. No model comes near.
+constexpr int64_t kMostUnits = 4096;
+
+int64_t RotatedUnits(bool rotated, int64_t columns, int64_t rotation) {
+  return rotated ? columns / RotatedGranule(rotation) : 0;
+}
+
 Status CheckUnits(const ShardDims& dims, int ranks) {
+  const std::pair<int64_t, const char*> counts[] = {
+      {dims.q_heads, "query heads"},
+      {dims.key_heads, "key heads"},
+      {Granules(dims), "granules of FFN channels"},
+      {(dims.vocab + kVocabBlock - 1) / kVocabBlock, "blocks of vocabulary rows"},
+      {RotatedUnits(dims.rotated_attention, dims.q_heads * dims.head_dim, dims.rotation),
+       "granules of rotated attention outputs"},
+      {RotatedUnits(dims.rotated_delta, dims.value_heads * dims.delta_dim, dims.rotation),
+       "granules of rotated value heads"}};
+  for (const auto& [count, what] : counts) {
+    if (count <= kMostUnits) continue;
+    return BadInput("the model has " + std::to_string(count) + " " + what + "; at most " +
+                    std::to_string(kMostUnits) + " are supported");
+  }
   if (ranks > dims.q_heads) {
     return TooManyRanks(dims, "attn_q: " + std::to_string(dims.q_heads) + " query heads", ranks);
   }
