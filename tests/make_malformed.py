@@ -1,164 +1,62 @@
 #!/usr/bin/env python3
-"""Writes a small good GGUF file and many bad ones, one defect each, with the exact message that each
+"""Writes small good GGUF files and many bad ones, one defect each, with the exact message that each
 must be refused with. For tests/malformed_test.cc.
 
     python3 tests/make_malformed.py FOLDER      (standard library only)
 
-FOLDER/manifest.json: [{"file": name, "error": message after "FOLDER/name"}], good.gguf first.
+FOLDER/manifest.json: [{"file": name, "error": message after "FOLDER/name", "" for a good file}],
+good.gguf first. "names" instead of the file, where the message begins with another part of it.
 """
 import json
 import struct
 import sys
 from pathlib import Path
 
-U8, U32, I32, F32, BOOL, STRING, ARRAY, U64 = 0, 4, 5, 6, 7, 8, 9, 10
-DAMAGED = "; it is truncated or damaged, get it again"
+import make_malformed_qwen35
+from gguf_file import (ARRAY, DAMAGED, F32, I32, STRING, U8, U32, U64, Cases, GgufFile, array,
+                       drop_key, f32, ints, set_key, set_tensor, strings, text, u32)
+
 HIDDEN, HEADS, KV_HEADS, FFN, VOCAB = 32, 4, 2, 128, 40
-FORMATS = {0: (1, 4), 1: (1, 2), 8: (32, 34), 12: (256, 144)}  # type: (values, bytes) a block
 
 
-def text(value):
-    raw = value if isinstance(value, bytes) else value.encode()
-    return struct.pack("<Q", len(raw)) + raw
-
-
-def array(kind, items):
-    return struct.pack("<IQ", kind, len(items)) + b"".join(items)
-
-
-def strings(values):
-    return ARRAY, array(STRING, [text(v) for v in values])
-
-
-class Model:
-    """A one-layer llama with everything that a loader asks for; fields may be spoilt."""
-
-    def __init__(self):
-        u32 = lambda v: (U32, struct.pack("<I", v))
-        tokens = ["<|end|>", "<|unused|>"] + [chr(33 + i) for i in range(VOCAB - 2)]
-        self.magic, self.version, self.alignment = b"GGUF", 3, 32
-        self.tensor_count = self.key_count = None
-        self.keys = [
-            ["general.architecture", STRING, text("llama")],
-            ["llama.block_count", *u32(1)],
-            ["llama.context_length", *u32(64)],
-            ["llama.embedding_length", *u32(HIDDEN)],
-            ["llama.feed_forward_length", *u32(FFN)],
-            ["llama.attention.head_count", *u32(HEADS)],
-            ["llama.attention.head_count_kv", *u32(KV_HEADS)],
-            ["llama.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", 1e-5)],
-            ["llama.rope.freq_base", F32, struct.pack("<f", 10000)],
-            ["llama.rope.dimension_count", *u32(8)],
-            ["tokenizer.ggml.model", STRING, text("gpt2")],
-            ["tokenizer.ggml.pre", STRING, text("smollm")],
-            ["tokenizer.ggml.tokens", *strings(tokens)],
-            ["tokenizer.ggml.token_type", ARRAY,
-             array(I32, [struct.pack("<i", 3 if i == 0 else 5 if i == 1 else 1)
-                         for i in range(VOCAB)])],
-            ["tokenizer.ggml.merges", *strings(["! #", "$ %"])],
-            ["tokenizer.ggml.eos_token_id", *u32(0)],
-        ]
-        kv = HIDDEN // HEADS * KV_HEADS
-        shapes = {
-            "token_embd.weight": [HIDDEN, VOCAB], "output_norm.weight": [HIDDEN],
-            "blk.0.attn_norm.weight": [HIDDEN], "blk.0.attn_q.weight": [HIDDEN, HIDDEN],
-            "blk.0.attn_k.weight": [HIDDEN, kv], "blk.0.attn_v.weight": [HIDDEN, kv],
-            "blk.0.attn_output.weight": [HIDDEN, HIDDEN], "blk.0.ffn_norm.weight": [HIDDEN],
-            "blk.0.ffn_gate.weight": [HIDDEN, FFN], "blk.0.ffn_up.weight": [HIDDEN, FFN],
-            "blk.0.ffn_down.weight": [FFN, HIDDEN],
-        }
-        self.tensors = [{"name": n, "dims": d, "type": 0, "offset": None, "n_dims": None}
-                        for n, d in shapes.items()]
-        self.patch = {}  # tensor name: bytes over the start of its data
-
-    def key(self, name):
-        return next(k for k in self.keys if k[0] == name)
-
-    def tensor(self, name):
-        return next(t for t in self.tensors if t["name"] == name)
-
-    def build(self):
-        """The file, and where its fields lie: [(offset, bytes, field, kind)]."""
-        out, marks = bytearray(), []
-
-        def put(field, raw, kind="value"):
-            marks.append((len(out), len(raw), field, kind))
-            out.extend(raw)
-
-        def put_text(field, raw):
-            put(field, raw[:8])
-            if len(raw) > 8:
-                put(field, raw[8:], "text")
-
-        put("magic", self.magic)
-        put("version", struct.pack("<I", self.version))
-        put("tensor count", struct.pack("<Q", self.tensor_count if self.tensor_count is not None
-                                        else len(self.tensors)), "tensors")
-        put("metadata count", struct.pack("<Q", self.key_count if self.key_count is not None
-                                          else len(self.keys)), "keys")
-        for i, (name, kind, value) in enumerate(self.keys):
-            put_text(f"metadata key {i}", text(name))
-            quoted = "'" + (name if isinstance(name, str) else name.decode("latin1")) + "'"
-            put(quoted, struct.pack("<I", kind))
-            if kind == STRING:
-                put_text(quoted, value)
-            elif kind == ARRAY:
-                put(quoted, value[:4])
-                put(quoted + " (length)", value[4:12], "array")
-                out.extend(value[12:])
-            else:
-                put(quoted, value)
-        offset, data = 0, bytearray()
-        for i, tensor in enumerate(self.tensors):
-            put_text(f"name of tensor {i}", text(tensor["name"]))
-            quoted = f"tensor '{tensor['name']}'"
-            dims = tensor["dims"]
-            put(quoted, struct.pack("<I", len(dims) if tensor["n_dims"] is None
-                                    else tensor["n_dims"]))
-            for size in dims:
-                put(quoted, struct.pack("<Q", size))
-            put(quoted, struct.pack("<I", tensor["type"]))
-            put(quoted, struct.pack("<Q", offset if tensor["offset"] is None
-                                    else tensor["offset"]))
-            offset = self.add_data(tensor, data)
-        marks.append((len(out), 0, "data", "end"))
-        out.extend(b"\0" * (-len(out) % self.alignment))
-        self.data_start = len(out)
-        return bytes(out + data), marks
-
-    def add_data(self, tensor, data):
-        values, width = FORMATS.get(tensor["type"], (1, 4))
-        elements = 1
-        for size in tensor["dims"]:
-            elements = min(elements * max(size, 1), 1 << 20)
-        raw = bytearray(struct.pack("<f", 0.5) * (elements // values * width // 4 + 1))
-        del raw[elements // values * width:]
-        spoilt = self.patch.get(tensor["name"], b"")
-        raw[:len(spoilt)] = spoilt
-        data.extend(raw)
-        data.extend(b"\0" * (-len(data) % self.alignment))
-        return len(data)
-
-
-class Cases:
-    def __init__(self, folder):
-        self.folder, self.manifest = folder, []
-
-    def write(self, name, raw, error):
-        (self.folder / (name + ".gguf")).write_bytes(raw)
-        self.manifest.append({"file": name + ".gguf", "error": error})
-
-    def model(self, name, spoil, error):
-        model = Model()
-        spoil(model)
-        raw, _ = model.build()
-        self.write(name, raw, error(model, len(raw)) if callable(error) else error)
+def llama():
+    """A one-layer llama with everything that a loader asks for."""
+    tokens = ["<|end|>", "<|unused|>"] + [chr(33 + i) for i in range(VOCAB - 2)]
+    kv = HIDDEN // HEADS * KV_HEADS
+    return GgufFile([
+        ["general.architecture", STRING, text("llama")],
+        ["llama.block_count", *u32(1)],
+        ["llama.context_length", *u32(64)],
+        ["llama.embedding_length", *u32(HIDDEN)],
+        ["llama.feed_forward_length", *u32(FFN)],
+        ["llama.attention.head_count", *u32(HEADS)],
+        ["llama.attention.head_count_kv", *u32(KV_HEADS)],
+        ["llama.attention.layer_norm_rms_epsilon", *f32(1e-5)],
+        ["llama.rope.freq_base", *f32(10000)],
+        ["llama.rope.dimension_count", *u32(8)],
+        ["tokenizer.ggml.model", STRING, text("gpt2")],
+        ["tokenizer.ggml.pre", STRING, text("smollm")],
+        ["tokenizer.ggml.tokens", *strings(tokens)],
+        ["tokenizer.ggml.token_type",
+         *ints([3 if i == 0 else 5 if i == 1 else 1 for i in range(VOCAB)])],
+        ["tokenizer.ggml.merges", *strings(["! #", "$ %"])],
+        ["tokenizer.ggml.eos_token_id", *u32(0)],
+    ], {
+        "token_embd.weight": [HIDDEN, VOCAB], "output_norm.weight": [HIDDEN],
+        "blk.0.attn_norm.weight": [HIDDEN], "blk.0.attn_q.weight": [HIDDEN, HIDDEN],
+        "blk.0.attn_k.weight": [HIDDEN, kv], "blk.0.attn_v.weight": [HIDDEN, kv],
+        "blk.0.attn_output.weight": [HIDDEN, HIDDEN], "blk.0.ffn_norm.weight": [HIDDEN],
+        "blk.0.ffn_gate.weight": [HIDDEN, FFN], "blk.0.ffn_up.weight": [HIDDEN, FFN],
+        "blk.0.ffn_down.weight": [FFN, HIDDEN],
+    })
 
 
 def truncations(cases):
     """Cut at the start of every field of the header and inside the data."""
-    whole, marks = Model().build()
+    model = llama()
+    whole, marks = model.build()
     counts = {"tensors": (24, 65536), "keys": (13, 65536)}
+    fits = ": {} is {}; at most {} fit in the rest of the file" + DAMAGED
     for cut, (offset, size, field, kind) in enumerate(marks):
         error = None
         for start, length, name, what in marks:
@@ -168,39 +66,24 @@ def truncations(cases):
                 count = struct.unpack_from("<Q", whole, start)[0]
                 room = min((offset - start - 8) // counts[what][0], counts[what][1])
                 if count > room and error is None:
-                    error = f": {name} is {count}; at most {room} fit in the rest of the file{DAMAGED}"
+                    error = fits.format(name, count, room)
             if what == "array" and error is None:
                 kind_id, count = struct.unpack_from("<IQ", whole, start - 4)
                 least = {STRING: 8, I32: 4}[kind_id]
                 room = min((offset - start - 8) // least, 1 << 21)
                 if count > room:
-                    error = f": {name} is {count}; at most {room} fit in the rest of the file{DAMAGED}"
+                    error = fits.format(name, count, room)
         if error is None and kind == "text":
             error = f": {field} is a string of {size} bytes; at most 0 are possible here{DAMAGED}"
         if error is None and kind == "end":
-            error = data_error(whole, offset)
+            error = model.cut_error(offset)
         if offset == 0:
             error = ": the file is empty (0 bytes); get it again"
         cases.write(f"cut-{cut:03}", whole[:offset], error or
                     f": {field} needs {size} bytes at {offset}, the file ends at {offset}{DAMAGED}")
     for share in (0.6, 0.9, 0.999):
         end = int(len(whole) * share)
-        cases.write(f"cut-data-{share}", whole[:end], data_error(whole, end))
-
-
-def data_error(whole, end):
-    model = Model()
-    model.build()
-    at = model.data_start
-    for tensor in model.tensors:
-        size = 4
-        for dim in tensor["dims"]:
-            size *= dim
-        if at + size > end:
-            return (f": tensor '{tensor['name']}' needs bytes {at} to {at + size}, the file ends at "
-                    f"{end}{DAMAGED}")
-        at += size + -size % 32
-    raise AssertionError("the cut is after the last tensor")
+        cases.write(f"cut-data-{share}", whole[:end], model.cut_error(end))
 
 
 def container_defects(cases):
@@ -230,9 +113,6 @@ def key_defects(cases):
     def rename(old, new):
         return lambda m: m.key(old).__setitem__(0, new)
 
-    def retype(name, kind, raw):
-        return lambda m: m.key(name).__setitem__(slice(1, 3), [kind, raw])
-
     def add(name, kind, raw):
         return lambda m: m.keys.insert(0, [name, kind, raw])
 
@@ -241,7 +121,7 @@ def key_defects(cases):
                 ": metadata key 8 is empty; keys have names")
     cases.model("key-twice", rename("llama.rope.freq_base", eps),
                 f": metadata key '{eps}' occurs twice")
-    cases.model("value-type-13", retype("llama.rope.freq_base", 13, b"\0\0\0\0"),
+    cases.model("value-type-13", set_key("llama.rope.freq_base", 13, b"\0\0\0\0"),
                 ": 'llama.rope.freq_base' has value type 13; types 0 to 12 exist")
     for kind in (ARRAY, 13, 99):
         cases.model(f"array-of-{kind}", add("x", ARRAY, struct.pack("<IQ", kind, 1) + b"\0" * 16),
@@ -263,10 +143,7 @@ def key_defects(cases):
 
 
 def tensor_defects(cases):
-    q, down = "blk.0.attn_q.weight", "blk.0.ffn_down.weight"
-
-    def set_(target, **values):
-        return lambda m: m.tensor(target).update(values)
+    q, down, set_ = "blk.0.attn_q.weight", "blk.0.ffn_down.weight", set_tensor
 
     for dims in (0, 5, 1 << 20):
         cases.model(f"dims-{dims}", set_(q, n_dims=dims),
@@ -338,57 +215,73 @@ def value_defects(cases):
 
 def metadata_defects(cases):
     def value(name, raw, kind=U32):
-        return lambda m: m.key(name).__setitem__(slice(1, 3), [kind, raw])
+        return set_key(name, kind, raw)
 
-    def drop(name):
-        return lambda m: m.keys.remove(m.key(name))
-
-    u32 = lambda v: struct.pack("<I", v)
+    raw32 = lambda v: struct.pack("<I", v)
     for name in ("general.architecture", "llama.block_count", "llama.context_length",
                  "llama.embedding_length", "llama.feed_forward_length",
                  "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"):
-        cases.model(f"no-{name}", drop(name), f": metadata key '{name}' is missing; the file is "
-                    "incomplete")
+        cases.model(f"no-{name}", drop_key(name), f": metadata key '{name}' is missing; the file "
+                    "is incomplete")
         if name != "general.architecture":
             cases.model(f"text-{name}", value(name, text("7"), STRING), f": metadata key '{name}' "
                         "is of type string; " + ("a number" if "eps" in name else "an integer") +
                         " expected")
     for name in ("llama.block_count", "llama.embedding_length", "llama.attention.head_count",
                  "llama.attention.head_count_kv", "llama.feed_forward_length"):
-        cases.model(f"zero-{name}", value(name, u32(0)), f": metadata key '{name}' is 0; 1 to "
+        cases.model(f"zero-{name}", value(name, raw32(0)), f": metadata key '{name}' is 0; 1 to "
                     "2147483647 expected")
     for arch, what in (("clip", "a vision projector (mmproj)"),
                        ("dspark", "a drafter for speculative decoding")):
         cases.model(f"arch-{arch}", value("general.architecture", text(arch), STRING),
-                    f": architecture '{arch}' is {what}, not a language model; give the model's own "
-                    "file")
+                    f": architecture '{arch}' is {what}, not a language model; give the model's "
+                    "own file")
     for arch in ("lamma", "Llama"):
         cases.model(f"arch-{arch}", value("general.architecture", text(arch), STRING),
                     f": architecture '{arch}' is not supported; supported are llama, qwen2, qwen3, "
                     "qwen35")
-    cases.model("heads", value("llama.attention.head_count_kv", u32(3)), ": 'llama.attention."
+    cases.model("heads", value("llama.attention.head_count_kv", raw32(3)), ": 'llama.attention."
                 "head_count' 4 is not a multiple of head_count_kv 3")
-    cases.model("rope-dims", value("llama.rope.dimension_count", u32(10)), ": 'llama.rope."
+    def many_heads(model):
+        for name, count in (("attention.head_count", 8192), ("rope.dimension_count", 2),
+                            ("attention.head_count_kv", 8192)):
+            model.key("llama." + name)[2] = raw32(count)
+        model.keys.append(["llama.attention.key_length", *u32(2)])
+        model.tensor("blk.0.attn_output.weight")["dims"] = [16384, HIDDEN]
+
+    cases.model("heads-many", many_heads, ": the model has 8192 query heads; at most 4096 are "
+                "supported")
+    cases.model("rope-dims", value("llama.rope.dimension_count", raw32(10)), ": 'llama.rope."
                 "dimension_count' is 10; an even number up to the head dimension 8 expected")
     cases.model("rope-scaling", lambda m: m.keys.append(
         ["llama.rope.scaling.type", STRING, text("longrope")]), ": 'llama.rope.scaling.type' is "
         "'longrope'; none, linear and yarn are supported")
-    cases.model("experts", lambda m: m.keys.append(["llama.expert_count", U32, u32(8)]),
+    cases.model("experts", lambda m: m.keys.append(["llama.expert_count", *u32(8)]),
                 ": 'llama.expert_count' is 8; mixture-of-experts models are not supported")
-    cases.model("layers", value("llama.block_count", u32(2)), ": tensor 'blk.1.ffn_down.weight' "
+    cases.model("layers", value("llama.block_count", raw32(2)), ": tensor 'blk.1.ffn_down.weight' "
                 "is missing; the file is incomplete, get it again")
-    cases.model("hidden", value("llama.embedding_length", u32(64)), ": tensor 'blk.0.attn_output."
+    cases.model("hidden", value("llama.embedding_length", raw32(64)), ": tensor 'blk.0.attn_output."
                 "weight' has shape [32, 32]; the model's metadata asks for [64, 64]")
-    cases.model("ffn-huge", value("llama.feed_forward_length", u32(200000000)), ": tensor 'blk.0."
+    cases.model("ffn-huge", value("llama.feed_forward_length", raw32(200000000)), ": tensor 'blk.0."
                 "ffn_down.weight' has shape [128, 32]; the model's metadata asks for "
                 "[200000000, 32]")
-    cases.model("layers-huge", value("llama.block_count", u32(1 << 31)), ": metadata key 'llama."
+    cases.model("layers-huge", value("llama.block_count", raw32(1 << 31)), ": metadata key 'llama."
                 "block_count' is 2147483648; 1 to 2147483647 expected")
-    cases.model("layers-many", value("llama.block_count", u32(1 << 30)), ": 'llama.block_count' is "
-                "1073741824, but there are only 11 tensors")
+    cases.model("layers-many", value("llama.block_count", raw32(1 << 30)), ": 'llama.block_count' "
+                "is 1073741824, but there are only 11 tensors")
     cases.model("eps", value("llama.attention.layer_norm_rms_epsilon", struct.pack("<f", -1), F32),
                 ": 'llama.attention.layer_norm_rms_epsilon' is -1.000000; a small positive number "
                 "expected")
+    convert = "convert the file again"
+    cases.model("merge-hostile", value("tokenizer.ggml.merges", strings(["\n\x1b"])[1], ARRAY),
+                ": merge 0 is '\\x0a\\x1b', not two byte-level symbols with a space between; " +
+                convert)
+    cases.model("token-twice", value("tokenizer.ggml.tokens", strings(
+        ["a", "b", "\u010a", "\u010a"] + [chr(40 + i) for i in range(VOCAB - 4)])[1], ARRAY),
+                ": tokens 2 and 3 are both '\\x0a'; the vocabulary is damaged, convert it again")
+    cases.model("tokenizer-hostile", value("tokenizer.ggml.model", text("gpt\n2"), STRING),
+                ": tokenizer.ggml.model is 'gpt\\x0a2'; supported: gpt2, llama; use a "
+                "model with one of these")
     cases.model("all-unused", value("tokenizer.ggml.token_type", array(I32, [struct.pack("<i", 5)]
                 * VOCAB), ARRAY), ": every token of 'tokenizer.ggml.token_type' is unused (5); the "
                 "file is damaged, get it again")
@@ -396,13 +289,14 @@ def metadata_defects(cases):
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    cases = Cases(folder)
+    cases = Cases(folder, llama)
     cases.model("good", lambda m: None, "")
     for defects in (truncations, container_defects, key_defects, tensor_defects, value_defects,
                     metadata_defects):
         defects(cases)
+    make_malformed_qwen35.add(cases)
     (folder / "manifest.json").write_text(json.dumps(cases.manifest, indent=1))
-    print(len(cases.manifest) - 1, "malformed files")
+    print(sum(entry["error"] != "" for entry in cases.manifest), "malformed files")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 // The models against transformers, and against themselves: the same bits at every rank count, in
 // any chunks, beside any neighbour. Fixtures: tests/oracle/make_tiny.py.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 
+#include "src/weights/weight_store.h"
 #include "tests/fixtures.h"
 #include "tests/job.h"
 
@@ -158,6 +161,38 @@ TEST(Qwen35, OtherPackingsOfTheSameWeights_SameBits) {
       EXPECT_TRUE(SameBits(expected, evaluate(second, 3))) << second;
     }
   }
+}
+
+// The file with type id 42 in place of every PQ2_0: what that format was first published as.
+std::string AsFirstPublished(const std::string& path) {
+  std::string bytes = ReadFile(path);
+  const auto store = OpenWeights(path);
+  EXPECT_TRUE(store.ok());
+  for (const TensorInfo& tensor : (*store)->tensors()) {
+    if (tensor.type != DType::kPQ2_0) continue;
+    // The length of the name (u64), the name, dimensions (u32), their sizes (u64 each), the type
+    // (u32). Keys may list names, but they come first.
+    const std::string length{static_cast<char>(tensor.name.size()), 0, 0, 0, 0, 0, 0, 0};
+    const size_t name = bytes.rfind(length + tensor.name) + 8;
+    const size_t type = name + tensor.name.size() + 4 + 8 * tensor.shape.size();
+    EXPECT_EQ(static_cast<uint8_t>(bytes[type]), Info(DType::kPQ2_0).ggml_id);
+    bytes[type] = static_cast<char>(Info(DType::kQ2_0).ggml_id);
+  }
+  return bytes;
+}
+
+TEST(Qwen35, FirstPublishedTypeId_SameBits) {
+  const std::string name = "qwen35_a_rot_pq2_0", path = DataPath("tiny/" + name + ".gguf");
+  const std::string old_path =
+      testing::TempDir() + "/trine_model_test_" + std::to_string(getpid()) + ".gguf";
+  std::ofstream(old_path, std::ios::binary) << AsFirstPublished(path);
+  const Tokens tokens = ReadJson(DataPath("tiny/qwen35.json"))[name]["tokens"];
+  const Logits expected = EvaluateFile(Options(path, Compute::kInteger), 1, {tokens}, 256)[0];
+  for (const int ranks : {1, 2}) {
+    const auto logits = EvaluateFile(Options(old_path, Compute::kInteger), ranks, {tokens}, 256);
+    EXPECT_TRUE(SameBits(expected, logits[0])) << ranks << " ranks";
+  }
+  std::remove(old_path.c_str());
 }
 
 TEST(SplitFile, ThreeParts_SameBitsAsOneFile) {

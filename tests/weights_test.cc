@@ -125,6 +125,25 @@ TEST(ShardPlan, ImpossibleRankCount_NamesUnitAndCounts) {
             "ffn_down: 5 granules of 32 channels cannot be shared by 6 ranks; use 1 to 5 ranks");
 }
 
+// Sharing takes the square of their number.
+TEST(ShardPlan, TooManyUnits_AreRefused) {
+  const auto error = [](const ShardDims& dims) {
+    return ShardPlan::Make(dims, 2, {}).status().message();
+  };
+  EXPECT_EQ(error(Dims(4097, 1, 1536, 64, 300)),
+            "the model has 4097 query heads; at most 4096 are supported");
+  EXPECT_EQ(error(Dims(9, 3, 1 << 20, 32, 300)),
+            "the model has 32768 granules of FFN channels; at most 4096 are supported");
+  EXPECT_EQ(error(Dims(9, 3, 1536, 64, 1 << 23)),
+            "the model has 8192 blocks of vocabulary rows; at most 4096 are supported");
+  ShardDims rotated = Dims(4096, 1, 1536, 64, 300);
+  rotated.head_dim = 256;
+  rotated.rotation = 128;
+  rotated.rotated_attention = true;
+  EXPECT_EQ(error(rotated),
+            "the model has 8192 granules of rotated attention outputs; at most 4096 are supported");
+}
+
 TEST(FfnGranule, DependsOnWidthAndBlock) {
   EXPECT_EQ(FfnGranule(17408, DType::kF16), 256);
   EXPECT_EQ(FfnGranule(1536, DType::kQ4_1), 64);
