@@ -195,6 +195,22 @@ TEST(Qwen35, FirstPublishedTypeId_SameBits) {
   std::remove(old_path.c_str());
 }
 
+// A sequence begins with nothing of the one that had its slot before.
+TEST(Qwen35, SlotUsedAgain_SameBits) {
+  const std::string name = "qwen35_a_plain_pq2_0";
+  const Tokens tokens = ReadJson(DataPath("tiny/qwen35.json"))[name]["tokens"];
+  const Tokens other(tokens.rbegin(), tokens.rend() - 5);
+  const SessionOptions options = Options(DataPath("tiny/" + name + ".gguf"), Compute::kInteger);
+  std::vector<Logits> first, again;
+  const Status status = RunJob(2, options, [&](Session& session) {
+    first = Evaluate(session, {tokens}, 31);
+    Evaluate(session, {other}, 31);
+    again = Evaluate(session, {tokens}, 31);
+  });
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(SameBits(first[0], again[0]));
+}
+
 TEST(SplitFile, ThreeParts_SameBitsAsOneFile) {
   const Tiny whole = TinyModels()[2];
   ASSERT_EQ(whole.name, "llama_f32");
