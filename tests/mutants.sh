@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Deliberate mistakes in a copy of the tree: each must make its test fail.
+#   tests/mutants.sh [FOLDER [MUTANT...]]      FOLDER (build/mutants) keeps the copy and its build
+# Takes minutes: label `slow`. A mutant that its test does not see is an error here.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+folder=${1:-build/mutants}
+wanted=("${@:2}")
+tree=$folder/tree
+build=$folder/build
+
+f32=All/TinyModel.F32_MatchesTransformers
+bits=All/TinyModel.RankCounts_SameBits
+chunks=All/TinyModel.ChunkedPrefill_SameBits
+
+# name | file | sed script | program | its test | what is wrong
+mutants=(
+  "sign|src/weights/rotation.cc|s/: it->second;/: [\&] { auto v = it->second; v[7] *= -1; return v; }();/|model_test|$f32/qwen35_a_rot_pq2_0|one sign of every vector flipped"
+  "permutation|src/models/gated_delta_net.cc|s/order = ValueHeadOrder::kGrouped;/order = ValueHeadOrder::kTiled;/|model_test|$f32/qwen35_a_rot_pq2_0|ssm_out's columns taken as tiled"
+  "order|kernels/cpu/rotation.h|s/out\[i\] = forward ? x\[i\] \* signs\[i\] : x\[i\];/out[i] = x[i];/;s/forward ? scale : scale \* signs/scale * signs/|delta_test|Rotate.Vectors_AreMet|rotation before signs"
+  "order-model|kernels/cpu/rotation.h|s/out\[i\] = forward ? x\[i\] \* signs\[i\] : x\[i\];/out[i] = x[i];/;s/forward ? scale : scale \* signs/scale * signs/|model_test|$f32/qwen35_a_rot_pq2_0|the same, seen by the model"
+  "heads|kernels/cpu/delta_net.h|s/head \* layout.key_heads \/ layout.value_heads/head % layout.key_heads/|delta_test|DeltaNet.Recurrence_MatchesDouble|value head v uses key head v % K"
+  "heads-model|kernels/cpu/delta_net.h|s/head \* layout.key_heads \/ layout.value_heads/head % layout.key_heads/|model_test|$f32/qwen35_a_plain_f16|the same, seen by the model"
+  "ffn_down|src/models/layers.cc|/inner_.InPlace(context, gate);/d|model_test|$f32/qwen35_a_rot_pq2_0|input of ffn_down not rotated"
+  "embedding|src/models/layers.cc|/Rotation::kInverse, out);/d|model_test|$f32/qwen35_a_rot_pq2_0|embedding not rotated back"
+  "neighbour|src/models/layers.cc|s/Columns(whole, used_), words/Columns(whole, {used_.begin - (used_.begin > 0 ? 128 : 0), used_.end - (used_.begin > 0 ? 128 : 0)}), words/|model_test|$bits/qwen35_a_rot_pq2_0|a rank reads its neighbour's columns"
+  "conv-state|kernels/cpu/delta_net.h|s/window\[j\] = fresh ? Zero() : .*;/window[j] = Zero();/|model_test|$chunks/qwen35_a_plain_pq2_0|conv state not carried over a border of chunks"
+  "delta-reset|kernels/cpu/delta_net.h|s/if (task.fresh) {/if (false) {/|delta_test|DeltaNet.Neighbours_DoNotTouchEachOther|delta state not reset at position 0"
+  "delta-reset-model|kernels/cpu/delta_net.h|s/if (task.fresh) {/if (false) {/|model_test|Qwen35.SlotUsedAgain_SameBits|the same, seen by the model"
+  "conv-reset-model|kernels/cpu/delta_net.h|s/fresh ? Zero() : LoadPart/LoadPart/|model_test|Qwen35.SlotUsedAgain_SameBits|conv state not reset at position 0"
+  "granule|src/models/model.cc|s/plan.config.ffn_granule = .*;/plan.config.ffn_granule = plan.dims.ffn_granule \/ (ranks > 1 ? 2 : 1);/|model_test|$bits/llama_f32|granule depends on the rank count"
+)
+
+is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
+
+# Whether the program's test FAILS as a test; a crash or a test that does not exist is neither.
+fails() {
+  local log=$folder/test.log
+  "$build/tests/$1" --gtest_filter="$2" >"$log" 2>&1 || true
+  grep -qF "[  PASSED  ] 1 test." "$log" && return 1
+  grep -qF "[  FAILED  ] $2" "$log" && return 0
+  tail -n 20 "$log" >&2
+  echo "mutants: $1 neither passed nor failed $2" >&2
+  exit 1
+}
+
+compile() { cmake --build "$build" --target "$1" >"$folder/build.log" 2>&1; }
+
+mkdir -p "$tree"
+git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$tree"
+options=(-DTRINE_WERROR=OFF)
+! command -v ccache >/dev/null || options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+cmake -S "$tree" -B "$build" -G Ninja "${options[@]}" >"$folder/build.log"
+
+survived=0
+printf '%-18s %-8s %-68s %s\n' mutant result test mistake
+for entry in "${mutants[@]}"; do
+  IFS='|' read -r name file script program test mistake <<<"$entry"
+  is_wanted "$name" || continue
+  compile "$program"
+  ! fails "$program" "$test" || { echo "mutants: $test fails without a mistake" >&2; exit 1; }
+  sed -i "$script" "$tree/$file"
+  ! cmp -s "$file" "$tree/$file" || { echo "mutants: $name changes nothing" >&2; exit 1; }
+  if ! compile "$program"; then
+    tail -n 20 "$folder/build.log" >&2
+    exit 1
+  fi
+  if fails "$program" "$test"; then result=caught; else result=SURVIVED survived=1; fi
+  cp "$file" "$tree/$file" # younger than what was built of the mistake
+  printf '%-18s %-8s %-68s %s\n' "$name" "$result" "$test" "$mistake"
+done
+exit "$survived"
