@@ -296,6 +296,9 @@ Status Check(const Raw& raw, Settings& s) {
   if (s.verb == "plan" && s.model.empty() == s.preset.empty()) {
     return Usage("plan needs either a model, -m MODEL.gguf, or a --preset");
   }
+  if (s.verb == "plan" && s.preset.empty() && (!s.type.empty() || s.layers != -1)) {
+    return Usage("--type and --layers go with a --preset; a file has its own");
+  }
   if (s.verb != "plan" && s.model.empty()) {
     return Usage(s.verb + " needs a model: -m MODEL.gguf");
   }

@@ -292,6 +292,12 @@ class Plan(VerbCase):
             "trine: ternary-bonsai-2-27b: attn_qkv: 16 key heads cannot be shared by 17 ranks; "
             "use 1 to 16 ranks"])
 
+    def test_SharedKvHeads_CountOnEveryRankThatHasThem(self):
+        """At three ranks the middle one shares a KV head with either neighbour."""
+        shared = [rank["replicated_bytes"] for rank in self.plan("--np", "3")["ranks"]]
+        kv_head = 16 * 2 * 256 * 5120 // 128 * 28  # of attn_k and attn_v in 16 layers
+        self.assertEqual((shared[0], shared[1]), (shared[2], shared[0] + kv_head))
+
     def test_NeitherModelNorPreset_IsUsage(self):
         self.assertEqual(cli.trine("plan", "--np", "2").code, 2)
 

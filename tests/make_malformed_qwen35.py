@@ -309,7 +309,7 @@ def key_defects(cases):
         set_tensor("blk.0.ssm_out.weight", dims=[8192, HIDDEN]), names(without("ssm_out"))),
          "the model has 8192 key heads; at most 4096 are supported")
     sections = "qwen35.rope.dimension_sections"
-    rule = "; 3 or 4 that cover the rotated pairs expected"
+    rule = "; 3 or 4, not all of them 0, expected"
     for values in ([], [8], [3, 3, 2, 0, 0], [0, 0, 0, 0]):
         case(f"sections-{len(values)}-{sum(values)}", set_key(sections, *ints(values)),
              f"'{sections}' has {len(values)} entries that add up to {sum(values)}{rule}")

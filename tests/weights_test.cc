@@ -145,6 +145,11 @@ TEST(ShardPlan, TooManyUnits_AreRefused) {
 }
 
 TEST(FfnGranule, DependsOnWidthAndBlock) {
+  EXPECT_EQ(FfnGranule(17408, DType::kPTQ1_0), 256);
+  for (const DType type : {DType::kPQ2_0, DType::kQ2_0, DType::kTQ2_0}) {
+    EXPECT_EQ(FfnGranule(1024, type), 128);  // packings of the same codes agree
+  }
+  EXPECT_EQ(FfnGranule(1088, DType::kQ2_0), 64);
   EXPECT_EQ(FfnGranule(17408, DType::kF16), 256);
   EXPECT_EQ(FfnGranule(1536, DType::kQ4_1), 64);
   EXPECT_EQ(FfnGranule(1536, DType::kQ4_K), 256);  // no smaller than the block
@@ -206,6 +211,59 @@ TEST(PlanModel, TinyModels_EveryElementOnceOrReplicated) {
       const auto plan = PlanModel(**store, ranks, {}, *DryBackend());
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       CheckCoverage(**store, *plan);
+    }
+  }
+}
+
+// A llama of two layers, described and never written. ffn_down of layer 0 is of type `down`.
+WeightStore Described(int64_t ffn, DType down) {
+  ModelFiles files;
+  files.name = "described";
+  const auto key = [&](const char* name, MetaValue value) {
+    files.metadata.Insert(std::string("llama.") + name, std::move(value));
+  };
+  files.metadata.Insert("general.architecture", std::string("llama"));
+  key("block_count", int64_t{2});
+  key("embedding_length", int64_t{64});
+  key("feed_forward_length", ffn);
+  key("attention.head_count", int64_t{4});
+  key("context_length", int64_t{64});
+  key("attention.layer_norm_rms_epsilon", 1e-5);
+  const auto tensor = [&](const std::string& name, DType type, std::vector<int64_t> shape) {
+    TensorInfo info;
+    info.name = name;
+    info.type = type;
+    info.bytes = RowBytes(type, shape[0]) * (shape.size() > 1 ? shape[1] : 1);
+    info.shape = std::move(shape);
+    files.tensors.push_back(std::move(info));
+  };
+  tensor("token_embd.weight", DType::kF16, {64, 300});
+  tensor("output_norm.weight", DType::kF32, {64});
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    for (const char* norm : {"attn_norm.weight", "ffn_norm.weight"}) {
+      tensor(layer + norm, DType::kF32, {64});
+    }
+    for (const char* square :
+         {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight"}) {
+      tensor(layer + square, DType::kF16, {64, 64});
+    }
+    tensor(layer + "ffn_gate.weight", DType::kF16, {64, ffn});
+    tensor(layer + "ffn_up.weight", DType::kF16, {64, ffn});
+    tensor(layer + "ffn_down.weight", layer == "blk.0." ? down : DType::kF16, {ffn, 64});
+  }
+  return WeightStore(std::move(files));
+}
+
+// Activation groups divide every rank's columns, also where a layer beside the two-bit one would
+// have wider granules.
+TEST(PlanModel, TwoBitBesideOthersAndOddWidth_NarrowGranules) {
+  for (const auto& [ffn, down, granule] :
+       {std::tuple{4160, DType::kQ2_0, 64}, {4224, DType::kQ2_0, 256}, {4160, DType::kF16, 256}}) {
+    const WeightStore store = Described(ffn, down);
+    for (const int ranks : {1, 2, 3}) {
+      const auto plan = PlanModel(store, ranks, {}, *DryBackend());
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      EXPECT_EQ(plan->config.ffn_granule, granule);
     }
   }
 }

@@ -393,8 +393,7 @@ bool HasF16c() {
 bool Runs(const char* unit) {
 #if defined(__x86_64__)
   if (std::strcmp(unit, "avx2") == 0) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           HasF16c();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
   }
   if (std::strcmp(unit, "avx512") == 0) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -23,8 +23,8 @@ struct Panels {
   int64_t cols = 0;     // K
   int64_t granule = 0;  // as in WeightDesc
   int64_t unit = 1;     // columns that share a scale; divides `group`; float kinds: 1
-  int64_t group = 0;    // columns of x that share an activation scale; divides the granule.
-                        // 0: float kinds. Two-bit kind: one unit, or two (see TwoBitGroup)
+  int64_t group = 0;    // columns of x that share an activation scale; divides cols and granule.
+                        // 0: float kinds. Two-bit kind: one unit, or two (see TwoBitColumns)
   int code_bias = 0;    // what was added to the codes to make them unsigned
   bool has_min = false;
   int64_t scales_at = 0;   // bytes from the start of a unit

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -232,6 +234,11 @@ Panels PlanPanels(const WeightDesc& desc, Compute compute) {
                                                 [&](auto f) { PlanCoded<decltype(f)>(desc, w); });
     formats::VisitFormat<formats::TwoBitFormats>(desc.type,
                                                  [&](auto f) { PlanTwoBit<decltype(f)>(desc, w); });
+  }
+  if (w.group != 0 && w.cols % w.group != 0) {  // kernels would read beyond the row
+    std::fprintf(stderr, "trine: %lld columns are no multiple of activation groups of %lld\n",
+                 static_cast<long long>(w.cols), static_cast<long long>(w.group));
+    std::abort();
   }
   w.panel_bytes = w.cols / w.unit * w.unit_bytes;
   return w;

@@ -49,7 +49,7 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 
 // One line on stderr for each class of tensor: its type, how it is kept and the precision it is
 // multiplied at; where that is wider or slower than the type could be, the reason.
-void PrintKernels(const std::vector<Claim>& claims);
+void PrintKernels(const std::vector<std::vector<Claim>>& claims_by_rank);
 
 // What run and bench share: a session from the settings for `sequences` at once, with a progress
 // bar on a terminal and a line on stderr that says what runs where. Collective.

@@ -15,7 +15,7 @@ void Describe(const Session& session, const Ranks& ranks, double seconds) {
                session.config().architecture.c_str(), ranks.world.size,
                ranks.world.size == 1 ? "rank" : "ranks", session.backend().Describe().c_str(),
                static_cast<int>(ranks.comm.name().size()), ranks.comm.name().data());
-  PrintKernels(session.plan().claims[0]);
+  PrintKernels(session.plan().claims);
   for (int i = 0; i < session.config().ignored_blocks; ++i) {
     std::fprintf(stderr, "  blk.%d.* left out: multi-token prediction\n",
                  session.config().layers + i);

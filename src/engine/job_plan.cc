@@ -28,35 +28,59 @@ SchedulerLimits MakeLimits(const SessionOptions& options, const ModelConfig& con
   return limits;
 }
 
-// Of the bytes that a claim reads, those of rows or columns that another rank's claim of the tensor
-// reads too.
-int64_t SharedBytes(const Claim& mine, const Claim& other) {
-  int64_t shared = 0;
-  for (const Interval& a : mine.shard.parts) {
-    for (const Interval& b : other.shard.parts) {
-      shared += std::max<int64_t>(0, std::min(a.end, b.end) - std::max(a.begin, b.begin));
+// What a claim reads along its axis, in rows or in blocks of columns.
+std::vector<Interval> Stored(const Claim& claim) {
+  const int64_t unit = claim.shard.axis == Axis::kRows ? 1 : Info(claim.tensor->type).block_elems;
+  std::vector<Interval> stored;
+  for (const Interval& part : claim.shard.parts) {
+    if (part.size() > 0) stored.push_back({part.begin / unit, (part.end + unit - 1) / unit});
+  }
+  return stored;
+}
+
+// The length of the union of intervals.
+int64_t Length(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  int64_t total = 0, end = 0;
+  for (const Interval& part : intervals) {
+    total += std::max<int64_t>(0, part.end - std::max(part.begin, end));
+    end = std::max(end, part.end);
+  }
+  return total;
+}
+
+// Of the bytes that a claim reads, those that any of the others reads too.
+int64_t SharedBytes(const Claim& mine, const std::vector<const Claim*>& others) {
+  std::vector<Interval> shared;
+  for (const Interval& a : Stored(mine)) {
+    for (const Claim* other : others) {
+      for (const Interval& b : Stored(*other)) {
+        const Interval both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+        if (both.size() > 0) shared.push_back(both);
+      }
     }
   }
-  const int64_t size = mine.shard.size();
-  return size == 0 ? 0 : mine.bytes / size * shared;
+  const int64_t all = Length(Stored(mine));
+  return all == 0 ? 0 : mine.bytes / all * Length(shared);
 }
 
 // Bytes of each rank's claims that at least one other rank holds.
 std::vector<int64_t> Replicated(const ModelPlan& plan) {
-  std::map<const TensorInfo*, std::vector<std::pair<size_t, const Claim*>>> by_tensor;
-  for (size_t rank = 0; rank < plan.claims.size(); ++rank) {
-    for (const Claim& claim : plan.claims[rank]) {
-      if (!claim.streamed) by_tensor[claim.tensor].emplace_back(rank, &claim);
+  std::map<const TensorInfo*, std::vector<const Claim*>> by_tensor;
+  for (const auto& claims : plan.claims) {
+    for (const Claim& claim : claims) {
+      if (!claim.streamed) by_tensor[claim.tensor].push_back(&claim);
     }
   }
-  std::vector<int64_t> bytes(plan.claims.size(), 0);
-  for (const auto& [tensor, claims] : by_tensor) {
-    for (const auto& [rank, mine] : claims) {
-      int64_t most = 0;
-      for (const auto& [other_rank, other] : claims) {
-        if (other_rank != rank) most = std::max(most, SharedBytes(*mine, *other));
-      }
-      bytes[rank] += most;
+  std::vector<int64_t> bytes;
+  for (const auto& claims : plan.claims) {
+    bytes.push_back(0);
+    for (const Claim& claim : claims) {
+      if (claim.streamed) continue;
+      std::vector<const Claim*> others = by_tensor[claim.tensor];
+      others.erase(std::find(others.begin(), others.end(), &claim));
+      bytes.back() += SharedBytes(claim, others);
     }
   }
   return bytes;

@@ -143,33 +143,12 @@ Result<ModelConfig> ReadConfig(const WeightStore& store, const Architecture& arc
   return config;
 }
 
-// One FFN granule for the whole model, so that the shares of channels are the same in every layer:
-// the rotation block, or that of the widest quant block. Either all layers' ffn_down are rotated or
-// none.
-Result<int64_t> ModelFfnGranule(const WeightStore& store, const ModelConfig& config,
-                                const Rotation& rotation) {
-  int64_t granule = 0;
-  const bool rotated = rotation.Rotates("blk.0.ffn_down.weight");
-  for (int i = 0; i < config.layers; ++i) {
-    const std::string name = "blk." + std::to_string(i) + ".ffn_down.weight";
-    TRINE_ASSIGN(const TensorInfo* down, store.Require(name));
-    granule = std::max(granule, FfnGranule(config.ffn, down->type));
-    if (rotation.Rotates(name) != rotated) {
-      return BadInput(
-          "'prism.hadamard.weight_names' lists some of the ffn_down weights, but not '" +
-          (rotated ? name : "blk.0.ffn_down.weight") + "'; list all or none");
-    }
-  }
-  return rotated ? rotation.block() : granule;
-}
-
-// Whether the weights NAME of all layers of one kind are rotated; all or none must be.
-Result<bool> AllRotated(const ModelConfig& config, const Rotation& rotation, bool recurrent,
+// Whether the weights NAME of these layers are rotated; all or none must be.
+Result<bool> AllRotated(const Rotation& rotation, const std::vector<int>& layers,
                         const std::string& name) {
   std::string listed, missing;
-  for (int i = 0; i < config.layers; ++i) {
-    if (config.is_recurrent(i) != recurrent) continue;
-    const std::string weight = "blk." + std::to_string(i) + "." + name;
+  for (const int layer : layers) {
+    const std::string weight = "blk." + std::to_string(layer) + "." + name;
     (rotation.Rotates(weight) ? listed : missing) = weight;
   }
   if (listed.empty() || missing.empty()) return !listed.empty();
@@ -177,26 +156,44 @@ Result<bool> AllRotated(const ModelConfig& config, const Rotation& rotation, boo
                   "'; list all or none");
 }
 
+// One FFN granule for the whole model, so that the shares of channels are the same in every layer:
+// the rotation block, or that of the widest quant block, unless one asks for 64 (see FfnGranule).
+Result<int64_t> ModelFfnGranule(const WeightStore& store, const ModelConfig& config,
+                                const Rotation& rotation) {
+  std::vector<int> layers;
+  int64_t granule = 0;
+  bool narrow = false;
+  for (int i = 0; i < config.layers; ++i) {
+    layers.push_back(i);
+    TRINE_ASSIGN(const TensorInfo* down,
+                 store.Require("blk." + std::to_string(i) + ".ffn_down.weight"));
+    granule = std::max(granule, FfnGranule(config.ffn, down->type));
+    narrow |= IsTernary(down->type) && config.ffn % 128 != 0;
+  }
+  TRINE_ASSIGN(const bool rotated, AllRotated(rotation, layers, "ffn_down.weight"));
+  return rotated ? rotation.block() : narrow ? 64 : granule;
+}
+
 Result<ShardDims> ReadDims(const WeightStore& store, const ModelConfig& config,
                            const Rotation& rotation) {
+  std::vector<int> attention, delta;
+  for (int i = 0; i < config.layers; ++i) (config.is_recurrent(i) ? delta : attention).push_back(i);
   ShardDims dims;
   dims.q_heads = config.q_heads;
   dims.kv_heads = config.kv_heads;
   dims.head_dim = config.head_dim;
   dims.q_rows = config.output_gate ? 2 * config.head_dim : config.head_dim;
-  dims.attention_layers = config.layers - config.recurrent_layers();
-  dims.key_heads = config.key_heads;
+  dims.attention_layers = std::ssize(attention);
+  dims.delta_layers = std::ssize(delta);
+  dims.key_heads = delta.empty() ? 0 : config.key_heads;
   dims.value_heads = config.value_heads;
   dims.delta_dim = config.delta_dim;
-  dims.delta_layers = config.recurrent_layers();
   dims.ffn = config.ffn;
   dims.vocab = config.vocab;
   dims.hidden = config.hidden;
   dims.rotation = rotation.block();
-  TRINE_ASSIGN(dims.rotated_attention,
-               AllRotated(config, rotation, /*recurrent=*/false, "attn_output.weight"));
-  TRINE_ASSIGN(dims.rotated_delta,
-               AllRotated(config, rotation, /*recurrent=*/true, "ssm_out.weight"));
+  TRINE_ASSIGN(dims.rotated_attention, AllRotated(rotation, attention, "attn_output.weight"));
+  TRINE_ASSIGN(dims.rotated_delta, AllRotated(rotation, delta, "ssm_out.weight"));
   dims.delta_out_of_order =
       !rotation.delta_grouped() && store.value_heads() == ValueHeadOrder::kTiled;
   TRINE_ASSIGN(dims.ffn_granule, ModelFfnGranule(store, config, rotation));

@@ -73,7 +73,7 @@ Result<bool> TurnsWithText(const Metadata& meta, const std::string& key, int64_t
   if (sections->size() < 3 || sections->size() > 4 || total == 0) {
     return BadInput("'" + key + "' has " + std::to_string(sections->size()) +
                     " entries that add up to " + std::to_string(total) +
-                    "; 3 or 4 that cover the rotated pairs expected");
+                    "; 3 or 4, not all of them 0, expected");
   }
   const int64_t place = i % total;
   return place < 3 * (*sections)[static_cast<size_t>(place % 3)];

@@ -196,10 +196,11 @@ std::unique_ptr<WeightStore> DescribeFile(const Preset& preset, DType type, int 
 
 Result<int> LayerCount(const Preset& preset, int asked) {
   if (asked == -1) return preset.layers;
-  if (asked >= 1 && asked <= preset.layers) return asked;
+  const int least = preset.hybrid() ? Net::kAttentionInterval : 1;  // one layer of attention
+  if (asked >= least && asked <= preset.layers) return asked;
   return Status(Code::kUsage, "--layers is " + std::to_string(asked) + "; " + preset.name +
-                                  " has 1 to " + std::to_string(preset.layers) +
-                                  ", -1 is all of them");
+                                  " has " + std::to_string(least) + " to " +
+                                  std::to_string(preset.layers) + ", -1 is all of them");
 }
 
 }  // namespace trine
