@@ -1,9 +1,5 @@
 // trine: parse the command line, learn which rank this is, run the verb.
 // Read on with src/commands/run.cc, src/engine/session.cc (start-up) and src/engine/rank_loop.cc.
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,23 +26,11 @@ Status FlushStdout() {
   return BadInput("cannot write to standard output; is the disk full?");
 }
 
-// mpirun reads a rank's stderr through a pipe, and may drop what it has not read when a rank ends
-// with an error: waits until all is read, half a second at most.
-void WaitUntilRead(int descriptor) {
-  struct stat info = {};
-  if (fstat(descriptor, &info) != 0 || !S_ISFIFO(info.st_mode)) return;
-  int unread = 0;
-  for (int i = 0; i < 500 && ioctl(descriptor, FIONREAD, &unread) == 0 && unread > 0; ++i) {
-    usleep(1000);
-  }
-}
-
 // One line, from rank 0 alone: every rank has come to the same status.
 int Report(Status status, const World& world) {
   if (status.ok()) status = FlushStdout();
   if (!status.ok() && world.rank == 0) {
     std::fprintf(stderr, "trine: %s\n", status.message().c_str());
-    WaitUntilRead(STDERR_FILENO);
   }
   return ExitCode(status);
 }

@@ -4,14 +4,17 @@ with a deadline; a reader of GGUF headers that owes nothing to trine's; the mode
 A test file is run as `python3 FILE [PATH OF TRINE] [unittest's arguments]`. TRINE_MODELS names the
 folder of real models, as it does for the C++ tests.
 """
+import atexit
 import collections
 import dataclasses
 import os
 import pathlib
 import signal
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
@@ -224,9 +227,27 @@ needs_smol = unittest.skipUnless(SMOL.exists(),
                                  f"{SMOL} is absent; launcher/quickstart.sh brings it")
 
 
+def keep_session_folder():
+    """Open MPI makes one folder for all jobs of a user and removes it when it is empty, so that jobs
+    side by side trip over it. A folder inside keeps it; the last test program to end removes both."""
+    folder = pathlib.Path(tempfile.gettempdir()) / f"ompi.{socket.gethostname()}.{os.getuid()}"
+    kept = folder / f"trine-tests-{os.getpid()}"
+    kept.mkdir(parents=True, exist_ok=True)
+
+    def remove():
+        kept.rmdir()
+        try:
+            folder.rmdir()
+        except OSError:
+            pass  # others are at work
+
+    atexit.register(remove)
+
+
 def main():
     """unittest.main, after the path of trine, if that is the first argument."""
     global TRINE
     if len(sys.argv) > 1 and os.access(sys.argv[1], os.X_OK):
         TRINE = os.path.abspath(sys.argv.pop(1))
+    keep_session_folder()
     unittest.main(verbosity=2)

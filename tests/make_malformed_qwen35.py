@@ -192,10 +192,10 @@ def rotation_defects(cases):
          f"{some} 'blk.0.attn_qkv.weight', 'blk.0.attn_gate.weight', {share}")
     case("without-ffn_up", names(without("1.ffn_up")),
          f"{some} 'blk.1.ffn_gate.weight', 'blk.1.ffn_up.weight', {share}")
-    for listed, missing in ((0, 1), (1, 0)):
-        case(f"ffn_down-{listed}", names(without(f"{missing}.ffn_down")),
-             f": 'prism.hadamard.weight_names' lists 'blk.{listed}.ffn_down.weight', but not "
-             f"'blk.{missing}.ffn_down.weight'; list all or none")
+    for here, missing in ((0, 1), (1, 0)):
+        case(f"ffn_down-{here}", names(without(f"{missing}.ffn_down")),
+             f"{listed} 'blk.{here}.ffn_down.weight', but not 'blk.{missing}.ffn_down.weight'; list "
+             "all or none")
 
     # The embedding and the head.
     inverse = pick("inverse_weight_names")
