@@ -48,7 +48,8 @@ fails() {
 compile() { cmake --build "$build" --target "$1" >"$folder/build.log" 2>&1; }
 
 mkdir -p "$tree"
-git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$tree"
+# Written as of now: what was built of an earlier run's mistakes is older.
+git ls-files -z | tar --null -T - -cf - | tar -xmf - -C "$tree"
 options=(-DTRINE_WERROR=OFF)
 ! command -v ccache >/dev/null || options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 cmake -S "$tree" -B "$build" -G Ninja "${options[@]}" >"$folder/build.log"
