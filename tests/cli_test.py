@@ -139,6 +139,16 @@ class Tokenize(VerbCase):
         pieces = json.loads(self.good("tokenize", "-m", QWEN3, "--json", "-p", self.TEXT))
         self.assertEqual([json.loads(row[1]) for row in rows], [e["piece"] for e in pieces])
 
+    def test_SeveralPrompts_AreToldApart(self):
+        both = ("-p", "one two", "-p", "three")
+        entries = json.loads(self.good("tokenize", "-m", QWEN3, "--json", *both))
+        for index, text in enumerate(("one two", "three")):
+            ids = [entry["id"] for entry in entries if entry["prompt"] == index]
+            self.assertEqual(ids, self.ids(QWEN3, "-p", text))
+        blocks = self.good("tokenize", "-m", QWEN3, *both).split("\n\n")
+        self.assertEqual([len(block.splitlines()) for block in blocks],
+                         [sum(e["prompt"] == index for e in entries) for index in (0, 1)])
+
     def test_Sources_GiveTheSameIds(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("a\nb")

@@ -281,7 +281,7 @@ TEST(SpecialTokens, Next_StripFlags_TakeWhiteSpaceOfEveryKind) {
   EXPECT_EQ(Found(SpecialTokens({token}), "a <x>\u2003\n b <x> "), "1-10:1 11-16:1 ");
 }
 
-TEST(SpecialTokens, Next_StripOverWhiteSpaceThatAreTokens_TakesLinearTime) {
+TEST(SpecialTokens, Next_StripOverWhiteSpaceThatAreTokens_IsOneInLinearTime) {
   SpecialTokens::Token token{" ", 1};
   token.lstrip = token.rstrip = true;
   const std::string text(1'000'000, ' ');
@@ -293,7 +293,7 @@ TEST(SpecialTokens, Next_StripOverWhiteSpaceThatAreTokens_TakesLinearTime) {
     EXPECT_EQ(match->end, 1'000'000);
     ++count;
   }
-  EXPECT_EQ(count, 1'000'000);
+  EXPECT_EQ(count, 1);
 }
 
 TEST(SpecialTokens, Next_SingleWord_NeedsNoWordCharacterBeside) {

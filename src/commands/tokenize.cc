@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "src/commands/commands.h"
+#include "src/core/quote.h"
 
 namespace trine {
 namespace {
@@ -24,7 +25,7 @@ Status DecodeIds(const Tokenizer& tokenizer, const std::string& text) {
     std::istringstream one(word);
     int64_t id = -1;
     if (!(one >> id) || !one.eof() || id < 0 || id >= tokenizer.size()) {
-      return BadInput("--decode: '" + word + "' is not a token id; 0 to " +
+      return BadInput("--decode: " + Quote(word) + " is not a token id; 0 to " +
                       std::to_string(tokenizer.size() - 1) + " exist");
     }
     decoded += piece(static_cast<int32_t>(id));
@@ -49,12 +50,13 @@ Status TokenizeCommand(const Settings& settings) {
       settings.parse_special ? Tokenizer::Special::kParse : Tokenizer::Special::kAsText;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   TRINE_ASSIGN(const std::vector<std::string> prompts, ReadPrompts(settings));
-  for (const std::string& prompt : prompts) {
-    TRINE_ASSIGN(const std::vector<int32_t> ids, tokenizer.Encode(prompt, special));
+  for (size_t prompt = 0; prompt < prompts.size(); ++prompt) {
+    TRINE_ASSIGN(const std::vector<int32_t> ids, tokenizer.Encode(prompts[prompt], special));
+    if (prompt > 0 && !settings.json) std::printf("\n");
     for (const int32_t id : ids) {
       const std::string piece = Printable(tokenizer.Piece(id));
       if (!settings.json) std::printf("%d\t%s\n", id, piece.c_str());
-      list.push_back({{"id", id}, {"piece", nlohmann::json::parse(piece)}});
+      list.push_back({{"prompt", prompt}, {"id", id}, {"piece", nlohmann::json::parse(piece)}});
     }
   }
   if (settings.json) std::printf("%s\n", list.dump().c_str());

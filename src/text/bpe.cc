@@ -19,16 +19,16 @@ void Bpe::Encode(std::string_view piece, MergeScratch* scratch, std::vector<int3
 
 void Bpe::Merge(std::string_view piece, MergeScratch* scratch, std::vector<int32_t>* ids) const {
   scratch->symbols.clear();
-  AddUnits(piece, &scratch->symbols);
+  AddUnits(piece, scratch);
   MergeAll(merges_, lengths_, scratch);
   bool unknown = false;
-  for (const int32_t symbol : scratch->symbols) unknown = Emit(symbol, unknown, ids);
+  for (const int32_t symbol : scratch->symbols) unknown = Emit(symbol, unknown, scratch, ids);
 }
 
-void Bpe::AddUnits(std::string_view piece, std::vector<int32_t>* symbols) const {
-  symbols->reserve(piece.size());
+void Bpe::AddUnits(std::string_view piece, MergeScratch* scratch) const {
+  scratch->symbols.reserve(piece.size());
   if (unit_ == Unit::kByte) {
-    for (const char c : piece) AddByte(static_cast<unsigned char>(c), symbols);
+    for (const char c : piece) AddByte(static_cast<unsigned char>(c), scratch);
     return;
   }
   for (size_t at = 0; at < piece.size();) {
@@ -37,23 +37,27 @@ void Bpe::AddUnits(std::string_view piece, std::vector<int32_t>* symbols) const 
     const std::string_view character = piece.substr(begin, at - begin);
     const int32_t symbol = index_.Find(character);
     if (symbol >= 0) {
-      symbols->push_back(symbol);
+      scratch->symbols.push_back(symbol);
     } else {
-      for (const char c : character) AddByte(static_cast<unsigned char>(c), symbols);
+      for (const char c : character) AddByte(static_cast<unsigned char>(c), scratch);
     }
   }
 }
 
-// A byte that nothing stands for is left out before merging, not after: its neighbours may merge.
-void Bpe::AddByte(unsigned char byte, std::vector<int32_t>* symbols) const {
+void Bpe::AddByte(unsigned char byte, MergeScratch* scratch) const {
   const int32_t token = byte_token_[byte];
-  if (token >= 0) return symbols->push_back(token);
+  if (token >= 0) return scratch->symbols.push_back(token);
+  if (unknown_ < 0) {
+    scratch->missing_byte = byte;
+    return;
+  }
   // The unknown symbol: it merges with none.
-  if (unknown_ >= 0) symbols->push_back(static_cast<int32_t>(tokens_));
+  scratch->symbols.push_back(static_cast<int32_t>(tokens_));
 }
 
 // `behind_unknown`: the last id is the unknown token. Whether it is now.
-bool Bpe::Emit(int32_t symbol, bool behind_unknown, std::vector<int32_t>* ids) const {
+bool Bpe::Emit(int32_t symbol, bool behind_unknown, MergeScratch* scratch,
+               std::vector<int32_t>* ids) const {
   if (symbol < tokens_) {
     ids->push_back(symbol);
     return false;
@@ -65,8 +69,10 @@ bool Bpe::Emit(int32_t symbol, bool behind_unknown, std::vector<int32_t>* ids) c
   };
   if (symbol == tokens_) emit_unknown();
   for (const char c : symbols_[symbol]) {
-    const int32_t token = byte_token_[static_cast<unsigned char>(c)];
+    const auto byte = static_cast<unsigned char>(c);
+    const int32_t token = byte_token_[byte];
     if (token < 0) {
+      if (unknown_ < 0) scratch->missing_byte = byte;
       emit_unknown();
     } else {
       ids->push_back(token);

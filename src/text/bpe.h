@@ -24,7 +24,8 @@ class Bpe {
   Bpe& operator=(const Bpe&) = delete;
 
   // Appends the ids of one piece (valid UTF-8 for kCharacter, below 2 GiB): the lowest rank first,
-  // leftmost among equals. n log n in the length of the piece.
+  // leftmost among equals. n log n in the length of the piece. A byte that nothing stands for gives
+  // no id, but scratch->missing_byte names it.
   void Encode(std::string_view piece, MergeScratch* scratch, std::vector<int32_t>* ids) const;
 
   // Whether Encode may give a token other than BPE's own: the unknown token.
@@ -36,10 +37,11 @@ class Bpe {
   explicit Bpe(Unit unit);
 
   int32_t CharacterSymbol(std::string_view character) const;
-  void AddUnits(std::string_view piece, std::vector<int32_t>* symbols) const;
-  void AddByte(unsigned char byte, std::vector<int32_t>* symbols) const;
+  void AddUnits(std::string_view piece, MergeScratch* scratch) const;
+  void AddByte(unsigned char byte, MergeScratch* scratch) const;
   void Merge(std::string_view piece, MergeScratch* scratch, std::vector<int32_t>* ids) const;
-  bool Emit(int32_t symbol, bool behind_unknown, std::vector<int32_t>* ids) const;
+  bool Emit(int32_t symbol, bool behind_unknown, MergeScratch* scratch,
+            std::vector<int32_t>* ids) const;
 
   const Unit unit_;
   // Symbols are the tokens, under their ids, and behind them what only merges mention. Tokens that
@@ -67,8 +69,8 @@ class BpeBuilder {
   // Among characters: the token (added as empty) that stands for a byte where nothing else does.
   void SetByteToken(unsigned char byte, int32_t id);
 
-  // What stands for a byte without a token; -1 (from the start): nothing does, and the bytes around
-  // it become neighbours. `fuse`: once for several in a row.
+  // What stands for a byte without a token; -1 (from the start): nothing does. `fuse`: once for
+  // several in a row.
   void SetUnknown(int32_t id, bool fuse);
 
   // Whether all 256 bytes have a token; so far.

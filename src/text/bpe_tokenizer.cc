@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581
 
+std::string HexOf(unsigned char byte) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  return std::string("0x") + kHex[byte >> 4] + kHex[byte & 15];
+}
+
 Status CheckText(std::string_view text) {
   constexpr int64_t kMaxBytes = std::numeric_limits<int32_t>::max();
   const auto size = static_cast<int64_t>(text.size());
@@ -18,11 +23,9 @@ Status CheckText(std::string_view text) {
   }
   const int64_t valid = ValidUtf8Prefix(text);
   if (valid == size) return {};
-  constexpr char kHex[] = "0123456789ABCDEF";
   const auto byte = static_cast<unsigned char>(text[static_cast<size_t>(valid)]);
   return BadInput("text is not valid UTF-8: byte " + std::to_string(valid) + " of " +
-                  std::to_string(size) + " is 0x" + kHex[byte >> 4] + kHex[byte & 15] +
-                  "; send it as UTF-8");
+                  std::to_string(size) + " is " + HexOf(byte) + "; send it as UTF-8");
 }
 
 // The spans as one text, and where in it control tokens count.
@@ -162,9 +165,16 @@ Status BpeTokenizer::EncodePlain(std::string_view text, Job* job) const {
   const auto encode = [this, job](std::string_view piece) {
     parts_.bpe->Encode(piece, &job->merge, &job->ids);
   };
-  if (parts_.words != nullptr) return parts_.words->Split(text, &job->regex, encode);
-  parts_.joins->Split(text, encode);
-  return {};
+  if (parts_.words != nullptr) {
+    TRINE_RETURN_IF_ERROR(parts_.words->Split(text, &job->regex, encode));
+  } else {
+    parts_.joins->Split(text, encode);
+  }
+  const int missing = job->merge.missing_byte;
+  if (missing < 0) return {};
+  return BadInput("the tokenizer has no token for byte " +
+                  HexOf(static_cast<unsigned char>(missing)) +
+                  " of the text, and no unknown token; leave the character out");
 }
 
 }  // namespace

@@ -1,26 +1,40 @@
 #include "src/text/json_fields.h"
 
+#include "src/core/quote.h"
+
 namespace trine {
 namespace {
 
 const nlohmann::json kNull;
 
-// ASCII on one line, and not much of it.
+using Handler = nlohmann::json::error_handler_t;
+
 std::string Shown(const nlohmann::json& value) {
-  constexpr size_t kMost = 80;
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
-  using Handler = nlohmann::json::error_handler_t;
-  const bool is_long = value.is_string() && value.get_ref<const std::string&>().size() > kMost;
-  if (!is_long) return value.dump(-1, ' ', /*ensure_ascii=*/true, Handler::replace);
-  const nlohmann::json head = value.get_ref<const std::string&>().substr(0, kMost);
-  return head.dump(-1, ' ', /*ensure_ascii=*/true, Handler::ignore) + "...";
+  if (value.is_string()) return ShownText(value.get_ref<const std::string&>());
+  return value.dump();
+}
+
+// A key of a file in a path.
+std::string Step(std::string_view key) {
+  const std::string quoted = Quote(key);
+  const bool plain = quoted.size() == key.size() + 2;  // nothing cut and nothing escaped
+  return plain ? std::string(key) : quoted;
 }
 
 }  // namespace
 
+std::string ShownText(const std::string& text) {
+  constexpr size_t kMost = 60;
+  const bool cut = text.size() > kMost;
+  const nlohmann::json head = cut ? text.substr(0, kMost) : text;
+  return head.dump(-1, ' ', /*ensure_ascii=*/true, cut ? Handler::ignore : Handler::replace) +
+         (cut ? "..." : "");
+}
+
 JsonField JsonField::operator[](std::string_view key) const {
-  std::string path = path_.empty() ? std::string(key) : path_ + "." + std::string(key);
+  std::string path = path_.empty() ? Step(key) : path_ + "." + Step(key);
   if (!value_->is_object()) return {kNull, std::move(path)};
   const auto found = value_->find(std::string(key));
   return {found == value_->end() ? kNull : *found, std::move(path)};
@@ -70,8 +84,12 @@ Result<nlohmann::json> ParseJson(std::string_view text, const std::string& name)
   } catch (const nlohmann::json::exception& error) {
     std::string what = error.what();  // "[json.exception.parse_error.101] parse error at ..."
     what.erase(0, what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
-    for (char& c : what) {
-      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    // Behind these words comes what the file says, however long.
+    constexpr std::string_view kFromFile = "last read: ";
+    const size_t said = what.find(kFromFile);
+    if (said != std::string::npos) {
+      const size_t begin = said + kFromFile.size();
+      what = what.substr(0, begin) + Quote(what.substr(begin));
     }
     return BadInput(name + " is no JSON: " + what + "; fetch the file again");
   }

@@ -45,6 +45,9 @@ class JsonField {
   std::string path_;
 };
 
+// Text as JSON writes it: ASCII on one line, and not much of it.
+std::string ShownText(const std::string& text);
+
 // An error names the line and column. `name` is the file's.
 Result<nlohmann::json> ParseJson(std::string_view text, const std::string& name);
 

@@ -138,8 +138,7 @@ class LongRow {
 
 size_t MergeTable::Probe(uint64_t pair) const {
   const size_t mask = slots_.size() - 1;
-  uint64_t hash = pair * 0x9E3779B97F4A7C15u;
-  hash ^= hash >> 32;
+  const uint64_t hash = secret_.Mix(secret_.start(), pair);
   for (size_t i = hash & mask;; i = (i + 1) & mask) {
     const Slot& slot = slots_[i];
     if (slot.pair == pair || slot.merge.rank == kNoRank) return i;

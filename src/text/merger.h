@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/text/hash.h"
+
 namespace trine {
 
 // Neighbouring symbols -> the merge that joins them.
@@ -32,6 +34,7 @@ class MergeTable {
 
   size_t Probe(uint64_t pair) const;
 
+  SecretHash secret_;
   std::vector<Slot> slots_;  // a power of two, at most half full
   size_t used_ = 0;
 };
@@ -42,6 +45,7 @@ struct MergeScratch {
   std::vector<MergeTable::Merge> merges;
   std::vector<int32_t> ranks;
   std::vector<int32_t> tree;
+  int missing_byte = -1;  // the last one met that nothing stands for; bpe.h
 };
 
 // Merges scratch->symbols (fewer than 2^31) in place. lengths[s]: how many symbols of the row that

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "src/core/quote.h"
 #include "src/text/utf8.h"
 
 namespace trine {
@@ -17,6 +18,10 @@ constexpr std::string_view kSpace = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2
 constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
     R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
+
+// Where PCRE2 calls out while it matches: behind each loop whose turns it does not count.
+constexpr std::string_view kLoopCallout = "(?C1)";
+
 constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view kNotWord =
     R"(\p{Nl}\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\p{S}\p{Z}\p{C})";
@@ -44,6 +49,7 @@ class Translator {
 
  private:
   char At(size_t ahead) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
+  void CopyLoop(size_t count);
   void Copy(size_t count) {
     out_ += in_.substr(at_, count);
     at_ += count;
@@ -54,7 +60,7 @@ class Translator {
     return {};
   }
   Status Refuse(size_t count, const std::string& why) const {
-    return BadPattern(in_, "'" + std::string(in_.substr(at_, count)) + "' " + why);
+    return BadPattern(in_, Quote(in_.substr(at_, count)) + " " + why);
   }
 
   Status Outside();
@@ -85,8 +91,15 @@ Status Translator::Outside() {
     if (At(0) == ']') return Refuse(1, "opens a class that it also begins; write \\]");
     return {};
   }
-  Copy(1);
+  const bool loop = c == '*' || c == '+';
+  loop ? CopyLoop(1) : Copy(1);
   return {};
+}
+
+// A quantifier without an upper bound, `count` long, and what makes it lazy or possessive.
+void Translator::CopyLoop(size_t count) {
+  Copy(count + (At(count) == '?' || At(count) == '+' ? 1 : 0));
+  out_ += kLoopCallout;
 }
 
 Status Translator::InClass() {
@@ -139,7 +152,7 @@ Status Translator::Interval() {
   }
   out_ += no_low ? "{0" : "{";
   ++at_;
-  Copy(end);
+  !one_number&& end == high ? CopyLoop(end) : Copy(end);
   return {};
 }
 
@@ -249,21 +262,8 @@ Result<std::string> TranslatePattern(std::string_view pattern) {
 }
 
 Status BadPattern(std::string_view pattern, const std::string& why) {
-  const std::string message = "pre-tokeniser pattern '" + std::string(pattern) + "': " + why +
-                              "; convert the tokenizer with another pattern";
-  // A pattern may have line ends of its own, and `why` quotes it; an error is one line.
-  std::string shown;
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    std::array<char, 8> escape{};
-    if (byte < 0x20 || byte == 0x7F) {
-      std::snprintf(escape.data(), escape.size(), "\\x%02x", byte);
-      shown += escape.data();
-    } else {
-      shown += c;
-    }
-  }
-  return BadInput(shown);
+  return BadInput("pre-tokeniser pattern " + Quote(pattern) + ": " + why +
+                  "; convert the tokenizer with another pattern");
 }
 
 std::string QuotePattern(std::string_view text) {

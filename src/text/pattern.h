@@ -14,7 +14,8 @@ namespace trine {
 // the vertical tab, (?m) as "dot matches a line feed", \p{Han} as the script without its
 // extensions. A spelling without such a translation is an error that names pattern and spelling:
 // nested sets and && in [...], POSIX classes, {n,m}+ and {n}?, flags in mid-pattern, \h, \K, \X,
-// verbs, conditions, recursion. What only PCRE2 can judge is left to it.
+// verbs, conditions, recursion. What only PCRE2 can judge is left to it. Behind each quantifier
+// without an upper bound there is a callout, for matching to look at the clock.
 Result<std::string> TranslatePattern(std::string_view pattern);
 
 // The error for a pattern that is not supported.

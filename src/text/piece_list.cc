@@ -12,26 +12,21 @@ uint64_t Load(const char* at) {
   return value;
 }
 
-uint64_t Mix(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
-  return hash ^ (hash >> 32);
-}
-
 // Words are short: at most two overlapping loads up to 16 bytes.
-uint32_t HashOf(std::string_view piece) {
+uint32_t HashOf(const SecretHash& secret, std::string_view piece) {
   const char* at = piece.data();
   size_t left = piece.size();
-  uint64_t hash = Mix(0, left);
-  for (; left > 16; left -= 8, at += 8) hash = Mix(hash, Load<uint64_t>(at));
+  uint64_t hash = secret.Mix(secret.start(), left);
+  for (; left > 16; left -= 8, at += 8) hash = secret.Mix(hash, Load<uint64_t>(at));
   if (left >= 8) {
-    hash = Mix(Mix(hash, Load<uint64_t>(at)), Load<uint64_t>(at + left - 8));
+    hash = secret.Mix(secret.Mix(hash, Load<uint64_t>(at)), Load<uint64_t>(at + left - 8));
   } else if (left >= 4) {
-    hash = Mix(hash, Load<uint32_t>(at) << 32 | Load<uint32_t>(at + left - 4));
+    hash = secret.Mix(hash, Load<uint32_t>(at) << 32 | Load<uint32_t>(at + left - 4));
   } else if (left > 0) {
-    hash = Mix(hash, Load<uint8_t>(at) << 16 | Load<uint8_t>(at + left / 2) << 8 |
-                         Load<uint8_t>(at + left - 1));
+    hash = secret.Mix(hash, Load<uint8_t>(at) << 16 | Load<uint8_t>(at + left / 2) << 8 |
+                                Load<uint8_t>(at + left - 1));
   }
-  return static_cast<uint32_t>(Mix(hash, 0));
+  return static_cast<uint32_t>(secret.Mix(hash, secret.start()));
 }
 
 }  // namespace
@@ -45,12 +40,12 @@ size_t PieceIndex::Probe(std::string_view piece, uint32_t hash) const {
 }
 
 int32_t PieceIndex::Find(std::string_view piece) const {
-  return slots_[Probe(piece, HashOf(piece))].id;
+  return slots_[Probe(piece, HashOf(secret_, piece))].id;
 }
 
 int32_t PieceIndex::Insert(int32_t id) {
   const std::string_view piece = (*pieces_)[id];
-  const uint32_t hash = HashOf(piece);
+  const uint32_t hash = HashOf(secret_, piece);
   Slot& slot = slots_[Probe(piece, hash)];
   if (slot.id >= 0) return slot.id;
   slot = {hash, id};

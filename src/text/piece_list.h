@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/text/hash.h"
+
 namespace trine {
 
 class PieceList {
@@ -30,7 +32,7 @@ class PieceList {
 };
 
 // A hash table over some pieces of a PieceList, which must outlive it. Probing is linear in a table
-// at most half full; the pieces are a model's own, so no request can choose colliding ones.
+// at most half full; no file and no request can choose pieces that collide.
 class PieceIndex {
  public:
   explicit PieceIndex(const PieceList& pieces) : pieces_(&pieces) {}
@@ -50,6 +52,7 @@ class PieceIndex {
   size_t Probe(std::string_view piece, uint32_t hash) const;
 
   const PieceList* pieces_;
+  SecretHash secret_;
   std::vector<Slot> slots_ = std::vector<Slot>(16);  // a power of two
   size_t used_ = 0;
 };

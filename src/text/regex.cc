@@ -22,11 +22,12 @@ constexpr uint32_t kCheapSteps = 1'000;
 constexpr int64_t kBaseSteps = 1'000'000;
 constexpr int64_t kStepsPerByte = 64;
 
-// PCRE2 does not count the steps of simple loops, so that a bad pattern could still take n * n. The
-// time that a known pattern takes is a thirtieth of this.
+// PCRE2 does not count the steps of simple loops, so that a bad pattern could still take n * n. So
+// the clock is looked at between matches and, inside of one, behind such loops, each of which takes
+// at most n. The time that a known pattern takes is a thirtieth of this.
 constexpr double kBaseSeconds = 1;
 constexpr double kSecondsPerByte = 2e-6;
-constexpr int kFindsPerLookAtTheClock = 256;
+constexpr int kCallsPerLookAtTheClock = 64;
 constexpr int kTooSlow = 1;  // an error of our own; PCRE2's are negative
 
 constexpr uint32_t kMaxHeapKiB = 256 * 1024;
@@ -64,12 +65,12 @@ struct RegexScratch::State {
   Owned<pcre2_jit_stack_8> jit_stack{pcre2_jit_stack_create_8(32 << 10, kJitStackBytes, nullptr)};
   int64_t budget;
   double deadline;  // in seconds of this thread
-  int finds = 0;    // since the last look at the clock
+  int calls = 0;    // since the last look at the clock
   int error = 0;
 
   bool IsLate() {
-    if (++finds < kFindsPerLookAtTheClock) return false;
-    finds = 0;
+    if (++calls < kCallsPerLookAtTheClock) return false;
+    calls = 0;
     return ThreadSeconds() > deadline;
   }
 };
@@ -79,6 +80,12 @@ RegexScratch::RegexScratch(size_t text_bytes) : state_(std::make_unique<State>()
   state_->deadline =
       ThreadSeconds() + kBaseSeconds + kSecondsPerByte * static_cast<double>(text_bytes);
   pcre2_set_match_limit_8(state_->context.get(), kCheapSteps);
+  pcre2_set_callout_8(
+      state_->context.get(),
+      [](pcre2_callout_block_8*, void* state) {
+        return static_cast<State*>(state)->IsLate() ? PCRE2_ERROR_CALLOUT : 0;
+      },
+      state_.get());
   pcre2_set_heap_limit_8(state_->context.get(), kMaxHeapKiB);
   pcre2_jit_stack_assign_8(state_->context.get(), nullptr, state_->jit_stack.get());
 }
@@ -148,7 +155,7 @@ Regex::Outcome Regex::Find(std::string_view text, size_t from, RegexScratch* scr
   const size_t* bounds = pcre2_get_ovector_pointer_8(state.match.get());
   *begin = bounds[0];
   *end = bounds[1];
-  state.error = rc;
+  state.error = rc == PCRE2_ERROR_CALLOUT ? kTooSlow : rc;
   return rc < 0 ? Outcome::kGaveUp : Outcome::kMatch;
 }
 

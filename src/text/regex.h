@@ -15,7 +15,8 @@ namespace trine {
 class RegexScratch {
  public:
   // All matching with it together may take steps, and this thread as long as it exists CPU time, in
-  // proportion to `text_bytes`.
+  // proportion to `text_bytes`. The clock is looked at between matches and behind the loops in one,
+  // so that the time may be exceeded by that of some loops over the text.
   explicit RegexScratch(size_t text_bytes);
   ~RegexScratch();
   RegexScratch(const RegexScratch&) = delete;

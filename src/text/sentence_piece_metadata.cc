@@ -138,7 +138,13 @@ Result<std::unique_ptr<Tokenizer>> ReadSentencePieceMetadata(const Metadata& met
   auto joins = std::make_unique<CharacterJoins>();
   TRINE_RETURN_IF_ERROR(AddTokens(*texts, vocabulary, &builder, joins.get()));
   builder.AddMergesOfTokens(ranks);
-  if (!builder.HasAllBytes()) builder.SetUnknown(vocabulary.unknown, /*fuse=*/true);
+  if (!builder.HasAllBytes()) {
+    if (vocabulary.unknown >= 0 && vocabulary.IsEnd(vocabulary.unknown)) {
+      return BadInput("tokenizer.ggml.unknown_token_id is " + std::to_string(vocabulary.unknown) +
+                      ", which begins or ends texts; text would give it, as bytes lack tokens");
+    }
+    builder.SetUnknown(vocabulary.unknown, /*fuse=*/true);
+  }
   parts.bpe = builder.Finish(/*ignore_merges=*/false);
   parts.joins = std::move(joins);
 

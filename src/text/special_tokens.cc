@@ -103,6 +103,7 @@ std::optional<SpecialTokens::Match> SpecialTokens::Cursor::Next() {
     if (token->lstrip) begin = SkipSpaceLeft(text_, begin, done_);
     // White space that the last match took needs no second look.
     if (token->rstrip) end = end < done_ ? done_ : SkipSpaceRight(text_, end);
+    if (begin >= end) continue;  // white space, all of which the last match took
     done_ = end;
     return Match{static_cast<int64_t>(begin), static_cast<int64_t>(end), token->id};
   }

@@ -2,6 +2,7 @@
 // merging may produce. It knows no vocabulary format.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,9 @@ struct ByteRange {
   int64_t begin, end;
 };
 using ByteRanges = std::vector<ByteRange>;
+
+// The most bytes of such a token: finding them takes up to that many steps for each byte of a text.
+constexpr size_t kMaxSpecialBytes = 256;
 
 // Immutable after creation, so any thread may use it.
 class SpecialTokens {

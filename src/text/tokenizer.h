@@ -59,8 +59,13 @@ class Tokenizer {
   // text, which no merging turns into a control token. Tokens are found leftmost first, the longest
   // of those that begin there. Text that is not valid UTF-8, or longer than 2 GiB, is an error
   // naming the byte; a span may end inside a character.
+  // So is a byte of text that has neither a token nor an unknown token.
   // Linear in time (n log n within a word) and, beside the ids, in memory: at most about 16 bytes
-  // for each byte of the longest word.
+  // for each byte of the longest word. A file's patterns may be worse than linear: a text on which
+  // they take many times what known ones do is an error, too.
+  // The classes \p{...} in patterns know the characters of the PCRE2 library's Unicode version (14
+  // in PCRE2 10.42), and form C those of utf8proc's: text with younger characters may give other
+  // ids than Hugging Face's.
   virtual Result<std::vector<int32_t>> Encode(std::span<const TextSpan> spans) const = 0;
 
   Result<std::vector<int32_t>> Encode(std::string_view text, Special special) const {

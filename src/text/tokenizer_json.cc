@@ -31,6 +31,8 @@ class Reader {
 
   Status ReadModelTokens(const JsonField& vocab);
   Status ReadAddedTokens(const JsonField& added);
+  void MarkEnds();
+  void MakeSpecial();
   Result<Added> ReadAddedToken(const JsonField& field);
   Status FillVocabulary();
   Status ReadMerges(BpeBuilder* builder);
@@ -44,7 +46,8 @@ class Reader {
   Status ReadDecoder(const JsonField& decoder);
   Status ReadPostProcessor(const JsonField& processor);
   Status ReadTemplate(const JsonField& processor);
-  Status ReadConfig();
+  Status ReadEnds();
+  Status ReadChatTemplate();
   Status ReadEnd(const char* name, const char* flag, int32_t* id, bool* add);
   Result<int32_t> ConfigToken(const char* name);
 
@@ -69,7 +72,7 @@ Status Reader::ReadModelTokens(const JsonField& vocab) {
   texts_.assign(2 * std::min(count, kMaxEntries / 2) + 1000, nullptr);
   in_model_.assign(texts_.size(), false);
   for (const auto& [text, value] : vocab.value().items()) {
-    const JsonField field(value, vocab.path() + "[" + nlohmann::json(text).dump() + "]");
+    const JsonField field(value, vocab.path() + "[" + ShownText(text) + "]");
     TRINE_ASSIGN(const int64_t id, field.Int());
     if (id < 0 || id >= std::ssize(texts_)) {
       return field.Refuse("ids from 0 to " + std::to_string(texts_.size() - 1) +
@@ -103,6 +106,11 @@ Result<Reader::Added> Reader::ReadAddedToken(const JsonField& field) {
   if (known == ids_.end() && !IsFree(id)) {
     return field["id"].Refuse("another token has that id; make them agree");
   }
+  if (text.size() > kMaxSpecialBytes) {
+    return field["content"].Refuse("it is " + std::to_string(text.size()) +
+                                   " bytes long; at most " + std::to_string(kMaxSpecialBytes) +
+                                   " are supported");
+  }
   if (special && normalized && parts_.nfc != nullptr) {
     return field["normalized"].Refuse(
         "of a special token it must be false where there is a normalizer");
@@ -112,8 +120,10 @@ Result<Reader::Added> Reader::ReadAddedToken(const JsonField& field) {
 }
 
 Status Reader::ReadAddedTokens(const JsonField& added) {
-  if (added.is_null()) return {};
-  TRINE_ASSIGN(const std::vector<JsonField> items, added.Items());
+  std::vector<JsonField> items;
+  if (!added.is_null()) {
+    TRINE_ASSIGN(items, added.Items());
+  }
   for (const JsonField& item : items) {
     TRINE_ASSIGN(Added token, ReadAddedToken(item));
     const auto& text = item["content"].value().get_ref<const std::string&>();
@@ -121,6 +131,26 @@ Status Reader::ReadAddedTokens(const JsonField& added) {
     texts_[static_cast<size_t>(token.token.id)] = &text;
     added_.push_back(std::move(token));
   }
+  while (!texts_.empty() && texts_.back() == nullptr) texts_.pop_back();
+  return {};
+}
+
+// What text must never give is a control token, special or not, added or not.
+void Reader::MarkEnds() {
+  for (const int32_t id : {parts_.vocabulary.bos, parts_.vocabulary.eos}) {
+    if (id < 0) continue;
+    const auto same = [id](const Added& one) { return one.token.id == id; };
+    const auto found = std::find_if(added_.begin(), added_.end(), same);
+    if (found == added_.end()) {
+      added_.push_back({{*texts_[static_cast<size_t>(id)], id, /*control=*/true}, false});
+      continue;
+    }
+    found->token.control = true;
+    found->normalized = found->normalized && parts_.nfc == nullptr;
+  }
+}
+
+void Reader::MakeSpecial() {
   std::vector<SpecialTokens::Token> as_written;
   std::vector<SpecialTokens::Token> normalized;
   std::string buffer;
@@ -131,12 +161,10 @@ Status Reader::ReadAddedTokens(const JsonField& added) {
   }
   parts_.special = SpecialTokens(std::move(as_written));
   parts_.normalized_special = SpecialTokens(std::move(normalized));
-  return {};
 }
 
 // Types and bytes of the tokens.
 Status Reader::FillVocabulary() {
-  while (!texts_.empty() && texts_.back() == nullptr) texts_.pop_back();
   Vocabulary& vocabulary = parts_.vocabulary;
   vocabulary.types.assign(texts_.size(), TokenType::kUnused);
   std::vector<bool> is_added(texts_.size());
@@ -344,6 +372,9 @@ Status Reader::ReadTemplate(const JsonField& processor) {
   const JsonField single = processor["single"];
   TRINE_ASSIGN(const std::vector<JsonField> items, single.Items());
   Vocabulary& vocabulary = parts_.vocabulary;
+  const auto exists = [this](int64_t id) {
+    return id >= 0 && id < std::ssize(texts_) && !IsFree(id);
+  };
   bool behind_text = false;
   for (const JsonField& item : items) {
     if (!item["Sequence"].is_null()) {
@@ -357,7 +388,7 @@ Status Reader::ReadTemplate(const JsonField& processor) {
       return ids.Refuse("an array of one id is needed");
     }
     TRINE_ASSIGN(const int64_t id, ids[0].Int());
-    if (id < 0 || id >= vocabulary.size()) return ids[0].Refuse("there is no token with that id");
+    if (!exists(id)) return ids[0].Refuse("there is no token with that id");
     int32_t& end = behind_text ? vocabulary.eos : vocabulary.bos;
     if (end >= 0) return item.Refuse("one token in front of the text and one behind are supported");
     end = static_cast<int32_t>(id);
@@ -392,17 +423,19 @@ Status Reader::ReadEnd(const char* name, const char* flag, int32_t* id, bool* ad
   return {};
 }
 
-Status Reader::ReadConfig() {
+Status Reader::ReadEnds() {
   Vocabulary& vocabulary = parts_.vocabulary;
   TRINE_RETURN_IF_ERROR(
       ReadEnd("bos_token", "add_bos_token", &vocabulary.bos, &vocabulary.add_bos));
   TRINE_RETURN_IF_ERROR(
       ReadEnd("eos_token", "add_eos_token", &vocabulary.eos, &vocabulary.add_eos));
   TRINE_ASSIGN(vocabulary.pad, ConfigToken("pad_token"));
-  TRINE_RETURN_IF_ERROR(vocabulary.CheckEnds(std::string(kConfigName) + ".bos_token",
-                                             std::string(kConfigName) + ".eos_token"));
-  vocabulary.CollectEndTokens(/*turn_end=*/-1);
+  return vocabulary.CheckEnds(std::string(kConfigName) + ".bos_token",
+                              std::string(kConfigName) + ".eos_token");
+}
 
+Status Reader::ReadChatTemplate() {
+  Vocabulary& vocabulary = parts_.vocabulary;
   const JsonField chat = config_["chat_template"];
   if (chat.is_null()) return {};
   if (!chat.value().is_array()) {
@@ -422,8 +455,7 @@ Status Reader::ReadConfig() {
 Status Reader::MarkUnknown() {
   Vocabulary& vocabulary = parts_.vocabulary;
   const int32_t unknown = vocabulary.unknown;
-  const auto& ends = vocabulary.end_of_generation;
-  if (unknown == vocabulary.bos || std::find(ends.begin(), ends.end(), unknown) != ends.end()) {
+  if (vocabulary.IsEnd(unknown)) {
     return root_["model"]["unk_token"].Refuse(
         "text would give it, as model.vocab lacks bytes, but it begins or ends texts");
   }
@@ -439,7 +471,12 @@ Result<std::unique_ptr<Tokenizer>> Reader::Read() {
   TRINE_RETURN_IF_ERROR(ReadNormalizer(root_["normalizer"]));
   TRINE_RETURN_IF_ERROR(ReadModelTokens(root_["model"]["vocab"]));
   TRINE_RETURN_IF_ERROR(ReadAddedTokens(root_["added_tokens"]));
+  TRINE_RETURN_IF_ERROR(ReadPostProcessor(root_["post_processor"]));
+  TRINE_RETURN_IF_ERROR(ReadEnds());
+  MarkEnds();
+  MakeSpecial();
   TRINE_RETURN_IF_ERROR(FillVocabulary());
+  parts_.vocabulary.CollectEndTokens(/*turn_end=*/-1);
   const JsonField pre = root_["pre_tokenizer"];
   TRINE_RETURN_IF_ERROR(ReadPreTokenizer(pre));
   if (!has_byte_level_) {
@@ -447,8 +484,7 @@ Result<std::unique_ptr<Tokenizer>> Reader::Read() {
   }
   TRINE_ASSIGN(parts_.words, PreTokenizer::Create(passes_));
   TRINE_RETURN_IF_ERROR(ReadDecoder(root_["decoder"]));
-  TRINE_RETURN_IF_ERROR(ReadPostProcessor(root_["post_processor"]));
-  TRINE_RETURN_IF_ERROR(ReadConfig());
+  TRINE_RETURN_IF_ERROR(ReadChatTemplate());
 
   if (parts_.bpe->may_give_unknown()) TRINE_RETURN_IF_ERROR(MarkUnknown());
   return MakeTokenizer(std::move(parts_));

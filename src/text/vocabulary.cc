@@ -58,6 +58,14 @@ Status ReadPieces(const std::vector<std::string>& tokens, TextToBytes to_bytes,
     }
     std::string bytes;
     const TokenType type = vocabulary->types[id];
+    const bool special = type == TokenType::kControl || type == TokenType::kUserDefined ||
+                         type == TokenType::kUnknown;
+    if (special && tokens[id].size() > kMaxSpecialBytes) {
+      return BadInput(std::string(kTokens) + "[" + std::to_string(id) + "] is " +
+                      std::to_string(tokens[id].size()) + " bytes long; at most " +
+                      std::to_string(kMaxSpecialBytes) +
+                      " are supported for one that is not normal text");
+    }
     vocabulary->pieces.Append(to_bytes(tokens[id], type, &bytes) ? bytes : tokens[id]);
   }
   return {};
@@ -70,6 +78,16 @@ void Vocabulary::AppendSpecial(TokenType type, std::vector<SpecialTokens::Token>
     if (types[static_cast<size_t>(id)] != type) continue;
     tokens->push_back({std::string(pieces[id]), id, type != TokenType::kUserDefined});
   }
+}
+
+void Vocabulary::MarkEnds(int32_t turn_end) {
+  for (const int32_t id : {bos, eos, turn_end}) {
+    if (id >= 0) types[static_cast<size_t>(id)] = TokenType::kControl;
+  }
+}
+
+bool Vocabulary::IsEnd(int32_t id) const {
+  return id == bos || std::binary_search(end_of_generation.begin(), end_of_generation.end(), id);
 }
 
 void Vocabulary::CollectEndTokens(int32_t turn_end) {
@@ -116,7 +134,6 @@ Result<Vocabulary> ReadVocabulary(const Metadata& meta, TextToBytes to_bytes,
   Vocabulary vocabulary;
   const size_t count = tokens->size();
   TRINE_RETURN_IF_ERROR(ReadTypes(meta, count, &vocabulary.types));
-  TRINE_RETURN_IF_ERROR(ReadPieces(*tokens, to_bytes, &vocabulary));
   constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
   constexpr std::string_view kEos = "tokenizer.ggml.eos_token_id";
   TRINE_ASSIGN(vocabulary.bos, ReadId(meta, kBos, count, defaults.bos));
@@ -125,6 +142,8 @@ Result<Vocabulary> ReadVocabulary(const Metadata& meta, TextToBytes to_bytes,
   TRINE_ASSIGN(vocabulary.unknown,
                ReadId(meta, "tokenizer.ggml.unknown_token_id", count, defaults.unknown));
   TRINE_ASSIGN(const int32_t turn_end, ReadId(meta, "tokenizer.ggml.eot_token_id", count, -1));
+  vocabulary.MarkEnds(turn_end);
+  TRINE_RETURN_IF_ERROR(ReadPieces(*tokens, to_bytes, &vocabulary));
   vocabulary.CollectEndTokens(turn_end);
   TRINE_ASSIGN(vocabulary.add_bos, meta.BoolOr("tokenizer.ggml.add_bos_token", defaults.add_bos));
   TRINE_ASSIGN(vocabulary.add_eos, meta.BoolOr("tokenizer.ggml.add_eos_token", false));

@@ -32,8 +32,16 @@ struct Vocabulary {
   // Every token of the type, to be found in text.
   void AppendSpecial(TokenType type, std::vector<SpecialTokens::Token>* tokens) const;
 
+  // What text must never give is a control token whatever the file types it: bos, eos and
+  // `turn_end`
+  // (-1: none).
+  void MarkEnds(int32_t turn_end);
+
   // Fills end_of_generation: eos, `turn_end` (-1: none) and the control tokens known to end a text.
   void CollectEndTokens(int32_t turn_end);
+
+  // Whether `id` begins or ends a text: BOS, or one of end_of_generation.
+  bool IsEnd(int32_t id) const;
 
   // An error where add_bos or add_eos want a token that is not there. `bos_key`, `eos_key`: where
   // the file would name it.
