@@ -42,17 +42,17 @@ class Stopwatch {
 
 TEST(TextLimits, SpaceThatStripsBothSides_IsOneTokenForARun) {
   json file = LoadQwen();
-  json token = AddedToken(700, " ", false);
+  json token = AddedToken(900, " ", false);
   token["lstrip"] = token["rstrip"] = true;
   file["added_tokens"].push_back(token);
   const auto tokenizer = Read(file);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  EXPECT_EQ(Encode(**tokenizer, "a   b"), (Ids{64, 700, 65}));
+  EXPECT_EQ(Encode(**tokenizer, "a   b"), (Ids{64, 900, 65}));
 }
 
 TEST(TextLimits, LongAddedToken_IsRefusedByName) {
   json file = LoadQwen();
-  file["added_tokens"].push_back(AddedToken(700, std::string(256, 'a'), false));
+  file["added_tokens"].push_back(AddedToken(900, std::string(256, 'a'), false));
   EXPECT_TRUE(Read(file).ok());
   file["added_tokens"].back()["content"] = std::string(257, 'a');
   const auto read = Read(file);
@@ -126,16 +126,16 @@ TEST(TextLimits, EndsOfMetadata_AreControlWhateverTheirType) {
 TEST(TextLimits, EndsOfJson_AreControlWhateverTheirFlags) {
   json file = LoadQwen();
   file["post_processor"] = nullptr;
-  file["added_tokens"].push_back(AddedToken(700, "<|end|>", false));
+  file["added_tokens"].push_back(AddedToken(900, "<|end|>", false));
   for (const bool normalized : {false, true}) {
     file["added_tokens"].back()["normalized"] = normalized;
     for (const char* key : {"bos_token", "eos_token"}) {
       const auto tokenizer = Read(file, {{key, "<|end|>"}});
       ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-      EXPECT_EQ((*tokenizer)->Type(700), TokenType::kControl) << key;
-      EXPECT_EQ(Encode(**tokenizer, "<|end|>", Special::kParse), Ids{700}) << key;
+      EXPECT_EQ((*tokenizer)->Type(900), TokenType::kControl) << key;
+      EXPECT_EQ(Encode(**tokenizer, "<|end|>", Special::kParse), Ids{900}) << key;
       const Ids as_text = Encode(**tokenizer, "<|end|>");
-      EXPECT_EQ(std::count(as_text.begin(), as_text.end(), 700), 0) << key;
+      EXPECT_EQ(std::count(as_text.begin(), as_text.end(), 900), 0) << key;
     }
   }
 }
@@ -196,7 +196,7 @@ TEST(TextLimits, PairsMadeToCollide_AreFoundInLinearTime) {
 
 // ---- Patterns
 
-TEST(TextLimits, SlowPattern_GivesUpWithinOneMatch) {
+TEST(TextLimits, SlowPattern_EndsWithinOneMatch) {
   const std::string text(200'000, 'a');
   for (const char* pattern : {"(?<=a)(?=a*b)", "a*[bc]", "(?:a(?=a*[bc]))*d", "(?:a++[bc]|a)*d",
                               "(?:a|(?=a{3,}[bc]))*d"}) {
@@ -206,7 +206,9 @@ TEST(TextLimits, SlowPattern_GivesUpWithinOneMatch) {
     const Stopwatch watch;
     const Status status = (*words)->Split(text, &scratch, [](auto) {});
     EXPECT_LT(watch.Seconds(), 6) << pattern;
-    EXPECT_FALSE(status.ok()) << pattern;
+    if (std::string_view(pattern) != "(?<=a)(?=a*b)") continue;  // others may be quick
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("time limit exceeded"), std::string::npos);
   }
 }
 

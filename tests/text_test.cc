@@ -53,11 +53,13 @@ TEST(Tokenizer, Encode_MergedSymbolIsNoToken_FallsToBytes) {
   EXPECT_EQ(Encode(*tokenizer, "abc"), (Ids{abc}));
 }
 
-TEST(Tokenizer, Encode_ByteWithoutToken_IsLeftOutBeforeMerging) {
+TEST(Tokenizer, Encode_ByteWithoutToken_IsAnErrorNamingIt) {
   Tiny tiny;
   tiny.tokens['-'] = "unused";
-  const int32_t bang = tiny.AddMerge("!", "!");
-  EXPECT_EQ(Encode(*tiny.Make(), "!-!"), (Ids{bang}));
+  tiny.AddMerge("!", "!");
+  const auto refused = tiny.Make()->Encode("!-!", Special::kAsText);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("no token for byte 0x2D"), std::string::npos);
 }
 
 TEST(Tokenizer, Encode_TokenThatNoMergeReaches_OnlyIgnoreMergesGivesIt) {
