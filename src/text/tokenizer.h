@@ -39,6 +39,9 @@ class Tokenizer {
   // Digits, ByteLevel and Sequence pre-tokenisers, NFC or no normaliser and every flag of added
   // tokens are supported, anything else is refused by name. Truncation and padding are not applied.
   // An added token that is "special" is a control token, another one user-defined.
+  //
+  // With either, BOS, EOS and what else ends a generation are control tokens whatever the file
+  // types them, and a token that is found as it is written has at most 256 bytes.
   static Result<std::unique_ptr<Tokenizer>> FromJson(const std::string& tokenizer_path,
                                                      const std::string& config_path);
 
