@@ -48,7 +48,7 @@ void Bpe::AddByte(unsigned char byte, MergeScratch* scratch) const {
   const int32_t token = byte_token_[byte];
   if (token >= 0) return scratch->symbols.push_back(token);
   if (unknown_ < 0) {
-    scratch->missing_byte = byte;
+    scratch->missing.set(byte);
     return;
   }
   // The unknown symbol: it merges with none.
@@ -72,7 +72,7 @@ bool Bpe::Emit(int32_t symbol, bool behind_unknown, MergeScratch* scratch,
     const auto byte = static_cast<unsigned char>(c);
     const int32_t token = byte_token_[byte];
     if (token < 0) {
-      if (unknown_ < 0) scratch->missing_byte = byte;
+      if (unknown_ < 0) scratch->missing.set(byte);
       emit_unknown();
     } else {
       ids->push_back(token);

@@ -25,7 +25,7 @@ class Bpe {
 
   // Appends the ids of one piece (valid UTF-8 for kCharacter, below 2 GiB): the lowest rank first,
   // leftmost among equals. n log n in the length of the piece. A byte that nothing stands for gives
-  // no id, but scratch->missing_byte names it.
+  // no id, but scratch->missing names it.
   void Encode(std::string_view piece, MergeScratch* scratch, std::vector<int32_t>* ids) const;
 
   // Whether Encode may give a token other than BPE's own: the unknown token.

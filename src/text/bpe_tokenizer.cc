@@ -1,5 +1,6 @@
 #include "src/text/bpe_tokenizer.h"
 
+#include <bitset>
 #include <limits>
 
 #include "src/text/utf8.h"
@@ -100,6 +101,7 @@ class BpeTokenizer final : public Tokenizer {
 
   Status EncodeStretch(int64_t begin, int64_t end, Job* job) const;
   Status EncodePlain(std::string_view text, Job* job) const;
+  Status CheckMissing(const std::bitset<256>& missing) const;
   std::string_view Normalize(std::string_view text, Job* job) const;
 
   const TokenizerParts parts_;
@@ -170,11 +172,22 @@ Status BpeTokenizer::EncodePlain(std::string_view text, Job* job) const {
   } else {
     parts_.joins->Split(text, encode);
   }
-  const int missing = job->merge.missing_byte;
-  if (missing < 0) return {};
-  return BadInput("the tokenizer has no token for byte " +
-                  HexOf(static_cast<unsigned char>(missing)) +
-                  " of the text, and no unknown token; leave the character out");
+  return CheckMissing(job->merge.missing);
+}
+
+// A byte that the vocabulary does not have is left out, as Hugging Face does. One that it has as a
+// control token alone would be lost where it is text, silently.
+Status BpeTokenizer::CheckMissing(const std::bitset<256>& missing) const {
+  if (missing.none()) return {};
+  for (int64_t id = 0; id < size(); ++id) {
+    const std::string_view piece = Piece(static_cast<int32_t>(id));
+    if (piece.size() != 1 || Type(static_cast<int32_t>(id)) != TokenType::kControl) continue;
+    const auto byte = static_cast<unsigned char>(piece[0]);
+    if (!missing[byte]) continue;
+    return BadInput("the only token of byte " + HexOf(byte) +
+                    " is a control token, and the text has it; leave the character out");
+  }
+  return {};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // until no two neighbours merge. It knows no text; bpe.h says what the symbols stand for.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -45,7 +46,7 @@ struct MergeScratch {
   std::vector<MergeTable::Merge> merges;
   std::vector<int32_t> ranks;
   std::vector<int32_t> tree;
-  int missing_byte = -1;  // the last one met that nothing stands for; bpe.h
+  std::bitset<256> missing;  // bytes met that nothing stands for; bpe.h
 };
 
 // Merges scratch->symbols (fewer than 2^31) in place. lengths[s]: how many symbols of the row that
