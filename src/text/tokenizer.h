@@ -62,7 +62,7 @@ class Tokenizer {
   // text, which no merging turns into a control token. Tokens are found leftmost first, the longest
   // of those that begin there. Text that is not valid UTF-8, or longer than 2 GiB, is an error
   // naming the byte; a span may end inside a character.
-  // So is a byte of text that has neither a token nor an unknown token.
+  // So is a byte of text whose only token is a control token; one without any is left out.
   // Linear in time (n log n within a word) and, beside the ids, in memory: at most about 16 bytes
   // for each byte of the longest word. A file's patterns may be worse than linear: a text on which
   // they take many times what known ones do is an error, too.
