@@ -358,7 +358,7 @@ class Processes(VerbCase):
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         seen = {pid: self.stat(pid) for pid in pids}
         ranks = [pid for pid in pids if seen[pid] and seen[pid][1] == self.job.pid
-                 and seen[pid][2] > 10]
+                 and seen[pid][2] > 4]
         return ranks if len(ranks) == 2 else []
 
     @staticmethod
@@ -402,7 +402,7 @@ class Processes(VerbCase):
     def test_NormalEnd_LeavesNothing(self):
         for comm in ("shm", "mpi"):
             with self.subTest(comm):
-                self.start(60, "--comm", comm)
+                self.start(30, "--comm", comm)
                 self.assertTrue(self.memory)
                 self.assertEqual(self.job.wait(150), 0)  # seconds, on a loaded machine minutes
                 self.assertEqual((self.alive(), self.left_over()), ([], []))

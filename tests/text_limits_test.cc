@@ -109,18 +109,20 @@ TEST(TextLimits, ByteWithoutTokenInsideAMerge_IsAnError) {
 
 // ---- Tokens that begin and end texts
 
-TEST(TextLimits, EndsOfMetadata_AreControlWhateverTheirType) {
+// A normal token stays what it is, though a file may end texts with it: words are made of those.
+TEST(TextLimits, AddedEndsOfMetadata_AreControl) {
   for (const char* key : {"bos_token_id", "eos_token_id", "eot_token_id"}) {
-    for (const TokenType type : {TokenType::kNormal, TokenType::kUserDefined}) {
-      Tiny tiny;
-      const int32_t end = tiny.Add("<|end|>", type);
-      tiny.Set(key, int64_t{end});
-      const auto tokenizer = tiny.Make();
-      EXPECT_EQ(tokenizer->Type(end), TokenType::kControl) << key;
-      EXPECT_EQ(Encode(*tokenizer, "<|end|>", Special::kParse), Ids{end}) << key;
-      EXPECT_EQ(Encode(*tokenizer, "<|end|>").size(), 7u) << key;
-    }
+    Tiny tiny;
+    const int32_t end = tiny.Add("<|end|>", TokenType::kUserDefined);
+    tiny.Set(key, int64_t{end});
+    const auto tokenizer = tiny.Make();
+    EXPECT_EQ(tokenizer->Type(end), TokenType::kControl) << key;
+    EXPECT_EQ(Encode(*tokenizer, "<|end|>", Special::kParse), Ids{end}) << key;
+    EXPECT_EQ(Encode(*tokenizer, "<|end|>").size(), 7u) << key;
   }
+  Tiny tiny;
+  tiny.Set("eos_token_id", int64_t{'b'});
+  EXPECT_EQ(Encode(*tiny.Make(), "ab"), (Ids{'a', 'b'}));
 }
 
 TEST(TextLimits, EndsOfJson_AreControlWhateverTheirFlags) {

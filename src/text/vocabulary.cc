@@ -82,7 +82,9 @@ void Vocabulary::AppendSpecial(TokenType type, std::vector<SpecialTokens::Token>
 
 void Vocabulary::MarkEnds(int32_t turn_end) {
   for (const int32_t id : {bos, eos, turn_end}) {
-    if (id >= 0) types[static_cast<size_t>(id)] = TokenType::kControl;
+    if (id < 0) continue;
+    TokenType& type = types[static_cast<size_t>(id)];
+    if (type == TokenType::kUserDefined) type = TokenType::kControl;
   }
 }
 

@@ -32,9 +32,8 @@ struct Vocabulary {
   // Every token of the type, to be found in text.
   void AppendSpecial(TokenType type, std::vector<SpecialTokens::Token>* tokens) const;
 
-  // What text must never give is a control token whatever the file types it: bos, eos and
-  // `turn_end`
-  // (-1: none).
+  // bos, eos and `turn_end` (-1: none) are control tokens also where the file types them
+  // user-defined: text must never give them.
   void MarkEnds(int32_t turn_end);
 
   // Fills end_of_generation: eos, `turn_end` (-1: none) and the control tokens known to end a text.
