@@ -70,6 +70,7 @@ Buffer Constants(Backend& backend, int64_t n, float value) {
 
 DeltaLayout GatedDeltaNet::Layout(const RankPlan& plan) {
   const ModelConfig& config = plan.config;
+  if (config.recurrent_layers() == 0) return {};
   const int64_t heads = plan.share.key_heads.size();
   return {heads, heads * (config.value_heads / config.key_heads), config.delta_dim,
           config.conv_taps};

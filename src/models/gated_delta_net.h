@@ -28,6 +28,7 @@ class GatedDeltaNet {
   Partial Forward(RankContext& context, F32View h, const TokenPlaces& places,
                   const DeltaStates& states, Workspace& workspace, I64View words) const;
 
+  // Of no heads if the model has no such layer.
   static DeltaLayout Layout(const RankPlan& plan);
 
  private:

@@ -113,7 +113,8 @@ HeadOutputLinear::HeadOutputLinear(WeightLoader& loader, const std::string& name
 
 HeadOutputLinear::Workspace::Workspace(Backend& backend, const HeadColumns& columns, int64_t tokens)
     : gathered(backend, tokens, columns.gathered ? Width(columns) : 0),
-      whole(backend, tokens, columns.gathered ? Width(columns) : 0) {}
+      whole(backend, tokens, columns.gathered ? Width(columns) : 0),
+      counts(columns.made.size()) {}
 
 Partial HeadOutputLinear::Forward(RankContext& context, F32View x, Workspace& workspace,
                                   I64View words) const {
@@ -132,9 +133,10 @@ F32View HeadOutputLinear::Gather(RankContext& context, F32View x, Workspace& wor
   const int64_t dim = layout_.head_dim;
   const F32View whole = workspace.whole.Rows(x.rows);
   float* from = workspace.gathered.Rows(x.rows).data;  // [ranks][T, that rank's heads]
-  std::vector<int64_t> counts;
-  for (const Interval& part : made) counts.push_back(x.rows * part.size());
-  context.comm.AllGather(x.data, from, counts, Element::kFloat32);
+  for (size_t rank = 0; rank < made.size(); ++rank) {
+    workspace.counts[rank] = x.rows * made[rank].size();
+  }
+  context.comm.AllGather(x.data, from, workspace.counts, Element::kFloat32);
   for (const Interval& part : made) {
     const F32View heads{from, x.rows, part.size(), part.size()};
     ForHeadRuns(layout_.stored, part.begin / dim, part.end / dim,

@@ -120,6 +120,7 @@ class HeadOutputLinear {
   struct Workspace {
     Workspace(Backend& backend, const HeadColumns& columns, int64_t tokens);
     Scratch<float> gathered, whole;  // [T, width], of no columns if nothing is gathered
+    std::vector<int64_t> counts;     // by rank, of the gather
   };
 
   // x [T, this rank's heads], destroyed.

@@ -73,8 +73,8 @@ class Model {
   virtual const ModelConfig& config() const = 0;
   virtual int kv_layers() const = 0;
   virtual KvLayout kv_layout() const = 0;
-  virtual int delta_layers() const { return 0; }
-  virtual DeltaLayout delta_layout() const { return {}; }
+  virtual int delta_layers() const = 0;
+  virtual DeltaLayout delta_layout() const = 0;
   virtual Interval vocab_shard() const = 0;  // rows of the vocabulary this rank computes
 
   // One step; collective. logits [R, vocab_shard().size()]. Neither batch nor memory is kept.
