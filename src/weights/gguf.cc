@@ -8,38 +8,23 @@
 #include <unordered_set>
 
 #include "src/core/quote.h"
+#include "src/weights/gguf_format.h"
 #include "src/weights/weight_store.h"
 
 namespace trine {
 namespace {
 
+using namespace gguf;
+
 static_assert(std::endian::native == std::endian::little, "GGUF is read as little endian");
 
-constexpr int64_t kMaxNameBytes = 63;
 constexpr int64_t kMaxKeyBytes = 65535;
 constexpr int64_t kMaxStringBytes = int64_t{1} << 20;
 constexpr int64_t kMaxTensors = 65536;
 constexpr int64_t kMaxKeys = 65536;
 constexpr int64_t kMaxArray = int64_t{1} << 21;
-constexpr int64_t kMaxDims = 4;
 
 constexpr char kDamaged[] = "; it is truncated or damaged, get it again";
-
-enum ValueType : uint32_t {
-  kU8 = 0,
-  kI8 = 1,
-  kU16 = 2,
-  kI16 = 3,
-  kU32 = 4,
-  kI32 = 5,
-  kF32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kU64 = 10,
-  kI64 = 11,
-  kF64 = 12
-};
 
 // Bytes of a value in the file; for strings and arrays the least they can take.
 int64_t ValueBytes(uint32_t type) {
@@ -276,7 +261,7 @@ Status ReadKeys(Header& header, int64_t count, Metadata& metadata) {
 }
 
 Result<int64_t> Alignment(const Header& header, const Metadata& metadata) {
-  TRINE_ASSIGN(const int64_t alignment, metadata.IntOr("general.alignment", 32));
+  TRINE_ASSIGN(const int64_t alignment, metadata.IntOr("general.alignment", kDefaultAlignment));
   if (alignment <= 0 || (alignment & (alignment - 1)) != 0) {
     return header.Error("'general.alignment' is " + std::to_string(alignment) +
                         "; it must be a power of two");
@@ -330,13 +315,11 @@ Result<TensorInfo> ReadTensor(Header& header, int64_t index) {
 // `room`: bytes from this tensor's start to the next one's, or to the end of the file. Too little
 // for either kind, which truncation leaves, says nothing.
 Id42 Id42ByRoom(const TensorInfo& tensor, int64_t room, int64_t alignment) {
-  const auto aligned = [&](int64_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  };
   if (tensor.cols() % Info(DType::kPQ2_0).block_elems != 0) return Id42::kQ2_0;
   const int64_t legacy = RowBytes(DType::kPQ2_0, tensor.elements());
-  if (room < legacy || aligned(legacy) == aligned(tensor.bytes)) return Id42::kUnknown;
-  return room == legacy || room == aligned(legacy) ? Id42::kPQ2_0 : Id42::kQ2_0;
+  if (room < legacy || AlignUp(legacy, alignment) == AlignUp(tensor.bytes, alignment))
+    return Id42::kUnknown;
+  return room == legacy || room == AlignUp(legacy, alignment) ? Id42::kPQ2_0 : Id42::kQ2_0;
 }
 
 void Retag(std::vector<TensorInfo>& tensors) {
@@ -378,10 +361,10 @@ Result<Id42> DecideId42(const Header& header, int64_t alignment, int64_t data_by
   return decided;
 }
 
-// Makes offsets absolute and checks that every tensor lies in the file, alone.
-Status PlaceTensors(const Header& header, const File& file, int64_t alignment, int file_index,
-                    std::vector<TensorInfo>& tensors) {
-  const int64_t data = (header.position() + alignment - 1) / alignment * alignment;
+// Makes offsets absolute (the data section begins at `data`) and checks that every tensor lies in
+// the file, alone.
+Status PlaceTensors(const Header& header, const File& file, int64_t alignment, int64_t data,
+                    int file_index, std::vector<TensorInfo>& tensors) {
   std::vector<const TensorInfo*> by_offset;
   for (TensorInfo& tensor : tensors) {
     const std::string what = "tensor " + Quote(tensor.name);
@@ -426,9 +409,9 @@ Result<Part> ReadPart(const File& file, int file_index) {
     }
     part.tensors.push_back(std::move(tensor));
   }
-  const int64_t data = (header.position() + alignment - 1) / alignment * alignment;
+  const int64_t data = AlignUp(header.position(), alignment);
   TRINE_ASSIGN(part.id42, DecideId42(header, alignment, file.size() - data, part.tensors));
-  TRINE_RETURN_IF_ERROR(PlaceTensors(header, file, alignment, file_index, part.tensors));
+  TRINE_RETURN_IF_ERROR(PlaceTensors(header, file, alignment, data, file_index, part.tensors));
   return part;
 }
 

@@ -9,29 +9,16 @@
 
 #include "src/core/output_file.h"
 #include "src/core/quote.h"
+#include "src/weights/gguf_format.h"
 
 namespace trine {
 namespace {
 
+using namespace gguf;
+
 static_assert(std::endian::native == std::endian::little, "GGUF is written as little endian");
 
-constexpr int64_t kAlignment = 32;
-constexpr size_t kMaxNameBytes = 63;
-constexpr size_t kMaxDims = 4;
-
-enum ValueType : uint32_t {
-  kU32 = 4,
-  kI32 = 5,
-  kF32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kI64 = 11
-};
-
-int64_t AlignUp(int64_t n) {
-  return (n + kAlignment - 1) / kAlignment * kAlignment;
-}
+constexpr int64_t kAlignment = kDefaultAlignment;
 
 template <typename T>
 bool Fits(int64_t value) {
@@ -142,11 +129,11 @@ std::string MakeHeader(const Metadata& metadata, const std::vector<TensorInfo>& 
 
 Status CheckTensor(const TensorInfo& tensor) {
   const std::string what = "tensor " + Quote(tensor.name);
-  if (tensor.name.empty() || tensor.name.size() > kMaxNameBytes) {
+  if (tensor.name.empty() || std::ssize(tensor.name) > kMaxNameBytes) {
     return BadInput(what + " has a name of " + std::to_string(tensor.name.size()) +
                     " bytes; GGUF holds 1 to " + std::to_string(kMaxNameBytes));
   }
-  if (tensor.shape.empty() || tensor.shape.size() > kMaxDims) {
+  if (tensor.shape.empty() || std::ssize(tensor.shape) > kMaxDims) {
     return BadInput(what + " has " + std::to_string(tensor.shape.size()) +
                     " dimensions; GGUF holds 1 to " + std::to_string(kMaxDims));
   }
@@ -191,7 +178,7 @@ class Stream {
 
   Status Pad() {
     constexpr std::byte kZeros[kAlignment] = {};
-    const int64_t n = AlignUp(position_) - position_;
+    const int64_t n = AlignUp(position_, kAlignment) - position_;
     return Write(std::span(kZeros).first(static_cast<size_t>(n)));
   }
 
@@ -233,13 +220,13 @@ Status LayOutGguf(const Metadata& metadata, std::vector<TensorInfo>& tensors) {
       return BadInput("tensor " + Quote(tensor.name) + " occurs twice");
     }
   }
-  int64_t at = AlignUp(std::ssize(MakeHeader(metadata, tensors, /*data=*/0)));
+  int64_t at = AlignUp(std::ssize(MakeHeader(metadata, tensors, /*data=*/0)), kAlignment);
   for (TensorInfo& tensor : tensors) {
     int64_t rows = 1;
     for (size_t d = 1; d < tensor.shape.size(); ++d) rows *= tensor.shape[d];
     tensor.bytes = rows * RowBytes(tensor.type, tensor.cols());
     tensor.offset = at;
-    at = AlignUp(at + tensor.bytes);
+    at = AlignUp(at + tensor.bytes, kAlignment);
   }
   return {};
 }
@@ -250,7 +237,8 @@ Status WriteGguf(const std::string& path, const Metadata& metadata, std::vector<
     return {laid.code(), path + ": " + laid.message()};
   }
   if (!tensors.empty()) {
-    TRINE_RETURN_IF_ERROR(CheckSpace(path, AlignUp(tensors.back().offset + tensors.back().bytes)));
+    TRINE_RETURN_IF_ERROR(
+        CheckSpace(path, AlignUp(tensors.back().offset + tensors.back().bytes, kAlignment)));
   }
   TRINE_ASSIGN(OutputFile file, OutputFile::Create(path));
   Stream stream(file);
