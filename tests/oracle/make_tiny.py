@@ -18,9 +18,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import tiny_vocab
 from double import float64_everywhere
+from tiny_input import pick_input
 from tiny_models import MODELS
 
-GREEDY = 16       # greedy continuation length
 CANDIDATES = 48   # random inputs tried; the one with the widest greedy gap is kept
 SPLIT_EVERY = 8   # tensors per part of the split model
 FILE_TYPE = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q4_K": 15, "BF16": 32}
@@ -230,28 +230,11 @@ def write_gguf(path, name, m, tensors, split_every=0):
     writer.close()
 
 
-def pick_input(name, m, model):
-    """The random input whose greedy continuation is the least ambiguous."""
-    rng = np.random.default_rng(zlib.crc32(f"{name} input".encode()))
-    first = rng.integers(3, m["vocab"], (CANDIDATES, m["n_tokens"]))
-    ids = torch.tensor(first)
-    gaps = torch.full((CANDIDATES,), float("inf"), dtype=torch.float64)
-    for _ in range(GREEDY):
-        best = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1].topk(2)
-        gaps = torch.minimum(gaps, best.values[:, 0] - best.values[:, 1])
-        ids = torch.cat([ids, best.indices[:, :1]], dim=1)
-    greedy = ids[:, m["n_tokens"]:]
-    dull = torch.tensor([len(set(row.tolist())) < 6 for row in greedy])
-    special = (greedy < 3).any(dim=1)  # no end of text inside the continuation
-    keep = int(torch.where(dull | special, -1.0, gaps).argmax())
-    return first[keep].tolist(), greedy[keep].tolist(), float(gaps[keep])
-
-
 def make_model(out, name, m):
     tensors = make_tensors(name, m)
     with float64_everywhere():
         model = hf_model(m, tensors)
-        tokens, greedy, gap = pick_input(name, m, model)
+        tokens, greedy, gap = pick_input(name, m, model, CANDIDATES)
         logits = model(torch.tensor([tokens]), use_cache=False).logits[0].numpy()
     assert logits.dtype == np.float64 and gap > 1e-3
     write_gguf(out / f"{name}.gguf", name, m, tensors)

@@ -7,7 +7,6 @@ Remake: python3 make_tiny_qwen35.py tests/data/tiny   (then check_tiny_qwen35.py
 import json
 import pathlib
 import sys
-import zlib
 
 import numpy as np
 import torch
@@ -18,10 +17,10 @@ import numpy_qwen35
 import ternary
 import tiny_vocab
 from double import float64_everywhere
+from tiny_input import pick_input
 from tiny_qwen35 import (CONV, SHAPES, dense_tensors, hf_model, layer_tensors, rotated_names,
                          sign_vectors, stored_tensors)
 
-GREEDY = 16       # greedy continuation length
 CANDIDATES = 24   # random inputs tried; the one with the widest greedy gap is kept
 EXACT = 1e-9      # numpy against transformers, relative to the largest logit
 FILE_TYPE = {"F16": 1, "PQ2_0": 128, "PTQ1_0": 129}
@@ -108,23 +107,6 @@ def write_gguf(path, name, m, tensors, kind, rotation=None, mtp=0):
     writer.close()
 
 
-def pick_input(name, m, model):
-    """The random input whose greedy continuation is the least ambiguous."""
-    rng = np.random.default_rng(zlib.crc32(f"{name} input".encode()))
-    first = rng.integers(3, m["vocab"], (CANDIDATES, m["n_tokens"]))
-    ids = torch.tensor(first)
-    gaps = torch.full((CANDIDATES,), float("inf"), dtype=torch.float64)
-    for _ in range(GREEDY):
-        best = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1].topk(2)
-        gaps = torch.minimum(gaps, best.values[:, 0] - best.values[:, 1])
-        ids = torch.cat([ids, best.indices[:, :1]], dim=1)
-    greedy = ids[:, m["n_tokens"]:]
-    dull = torch.tensor([len(set(row.tolist())) < 6 for row in greedy])
-    special = (greedy < 3).any(dim=1)  # no end of text inside the continuation
-    keep = int(torch.where(dull | special, -1.0, gaps).argmax())
-    return first[keep].tolist(), greedy[keep].tolist(), float(gaps[keep])
-
-
 class Maker:
     def __init__(self, out):
         self.out, self.index = out, {}
@@ -133,7 +115,7 @@ class Maker:
         """Runs transformers and stores its logits as NAME.logits."""
         with float64_everywhere():
             model = hf_model(m, dense)
-            tokens, greedy, gap = pick_input(name, m, model)
+            tokens, greedy, gap = pick_input(name, m, model, CANDIDATES)
             logits = model(torch.tensor([tokens]), use_cache=False).logits[0].numpy()
         assert logits.dtype == np.float64 and gap > 1e-3 * abs(logits).max()
         (self.out / f"{name}.logits").write_bytes(logits.astype("<f4").tobytes())
