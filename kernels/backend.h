@@ -11,9 +11,8 @@
 // granule is narrower).
 //
 // Memory belongs to the caller unless an object is returned. Outputs may not overlap inputs unless
-// said otherwise. Calls return when the result is in place. Scratch grows to
-// the largest step seen and is kept. Nothing fails: shapes are the caller's to get right, they are
-// not checked here.
+// said otherwise. Calls return when the result is in place. Scratch grows to the largest step seen
+// and is kept. Nothing fails: shapes are the caller's to get right, they are not checked here.
 #pragma once
 
 #include <cstddef>
@@ -296,6 +295,7 @@ class Backend {
 
   // out = silu(gate) * up, element by element; out may be either. (Shazeer 2020)
   virtual void SiluMul(F32View gate, F32View up, F32View out) = 0;
+  // out = x.
   virtual void Copy(F32View x, F32View out) = 0;
   // out row i = x row rows[i].
   virtual void SelectRows(F32View x, std::span<const int32_t> rows, F32View out) = 0;

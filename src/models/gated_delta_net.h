@@ -2,8 +2,8 @@
 // Qwen3.5. A rank has some key heads and the value heads that use them, with their state: nothing
 // of it is exchanged. Value heads are in grouped order here, whatever the file's.
 //
-// Letters, beside those of layers.h: K key heads and V value heads of this rank, N = all value
-// heads, D their dimension, C = (2 K + V) D channels.
+// Letters, beside those of layers.h: K key heads and V value heads of this rank, D their dimension,
+// C = (2 K + V) D channels.
 #pragma once
 
 #include "src/models/layers.h"

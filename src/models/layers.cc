@@ -29,6 +29,11 @@ F32View Columns(F32View x, Interval part) {
 
 }  // namespace
 
+void BlockRotation::InPlace(RankContext& context, F32View x, Backend::Rotation direction) const {
+  if (block_ == 0) return;
+  context.backend.Rotate(x, signs_->as<float>(), block_, direction, x);
+}
+
 InputRotation::InputRotation(WeightLoader& loader, std::initializer_list<std::string> weights,
                              int64_t width, Interval part) {
   size_t rotated = 0;
@@ -41,13 +46,7 @@ InputRotation::InputRotation(WeightLoader& loader, std::initializer_list<std::st
                          ", which share their input; all or none can be rotated"));
     return;
   }
-  block_ = loader.rotation().block();
-  signs_ = loader.Signs(width, part);
-}
-
-void InputRotation::InPlace(RankContext& context, F32View x) const {
-  if (block_ == 0) return;
-  context.backend.Rotate(x, signs_->as<float>(), block_, Backend::Rotation::kForward, x);
+  rotation_ = BlockRotation(loader, width, part);
 }
 
 ColumnParallelLinear::ColumnParallelLinear(WeightLoader& loader, const std::string& name,
@@ -163,9 +162,7 @@ StreamedEmbedding::StreamedEmbedding(WeightLoader& loader, const std::string& na
     : store_(loader.store()), table_(loader.Streamed(name, vocab, hidden)) {
   if (table_ == nullptr) return;
   packed_.resize(static_cast<size_t>(tokens * RowBytes(table_->type, hidden)));
-  if (!loader.rotation().RotatesEmbedding()) return;
-  block_ = loader.rotation().block();
-  signs_ = loader.Signs(hidden, {0, hidden});
+  if (loader.rotation().RotatesEmbedding()) rotation_ = BlockRotation(loader, hidden, {0, hidden});
 }
 
 void StreamedEmbedding::Forward(RankContext& context, std::span<const int32_t> tokens,
@@ -173,8 +170,7 @@ void StreamedEmbedding::Forward(RankContext& context, std::span<const int32_t> t
   const Status read = store_.ReadRows(*table_, tokens, packed_.data());
   if (!read.ok()) context.comm.Abort(read.message());
   context.backend.DecodeRows(table_->type, packed_.data(), out);
-  if (block_ == 0) return;
-  context.backend.Rotate(out, signs_->as<float>(), block_, Backend::Rotation::kInverse, out);
+  rotation_.InPlace(context, out, Backend::Rotation::kInverse);
 }
 
 namespace {

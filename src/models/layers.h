@@ -55,6 +55,21 @@ class RmsNorm {
   float eps_;
 };
 
+// A rotation of columns [part) of `width` with its signs; of nothing unless it is given these.
+class BlockRotation {
+ public:
+  BlockRotation() = default;
+  BlockRotation(WeightLoader& loader, int64_t width, Interval part)
+      : block_(loader.rotation().block()), signs_(loader.Signs(width, part)) {}
+
+  // x [T, part]
+  void InPlace(RankContext& context, F32View x, Backend::Rotation direction) const;
+
+ private:
+  int64_t block_ = 0;  // 0: nothing to do
+  std::shared_ptr<const Buffer> signs_;
+};
+
 // What the weights that share an input want of it: that it be rotated, or nothing. They are either
 // all stored rotated or none, and this rank's input is columns [part) of `width`.
 class InputRotation {
@@ -62,11 +77,13 @@ class InputRotation {
   InputRotation(WeightLoader& loader, std::initializer_list<std::string> weights, int64_t width,
                 Interval part);
 
-  void InPlace(RankContext& context, F32View x) const;  // x [T, part]
+  // x [T, part]
+  void InPlace(RankContext& context, F32View x) const {
+    rotation_.InPlace(context, x, Backend::Rotation::kForward);
+  }
 
  private:
-  int64_t block_ = 0;  // 0: nothing to do
-  std::shared_ptr<const Buffer> signs_;
+  BlockRotation rotation_;
 };
 
 // Some rows of a [rows, cols] weight "NAME.weight", and of its bias "NAME.bias".
@@ -157,8 +174,7 @@ class StreamedEmbedding {
  private:
   const WeightStore& store_;
   const TensorInfo* table_;
-  int64_t block_ = 0;  // of the rotation that its rows are stored in; 0: none
-  std::shared_ptr<const Buffer> signs_;
+  BlockRotation rotation_;  // that its rows are stored in
   std::vector<std::byte> packed_;
 };
 

@@ -120,6 +120,7 @@ Result<std::vector<int32_t>> BpeTokenizer::Encode(std::span<const TextSpan> span
     done = match->end;
   }
   TRINE_RETURN_IF_ERROR(EncodeStretch(done, joined.size, &job));
+  TRINE_RETURN_IF_ERROR(CheckMissing(job.merge.missing));
   return std::move(job.ids);
 }
 
@@ -167,12 +168,9 @@ Status BpeTokenizer::EncodePlain(std::string_view text, Job* job) const {
   const auto encode = [this, job](std::string_view piece) {
     parts_.bpe->Encode(piece, &job->merge, &job->ids);
   };
-  if (parts_.words != nullptr) {
-    TRINE_RETURN_IF_ERROR(parts_.words->Split(text, &job->regex, encode));
-  } else {
-    parts_.joins->Split(text, encode);
-  }
-  return CheckMissing(job->merge.missing);
+  if (parts_.words != nullptr) return parts_.words->Split(text, &job->regex, encode);
+  parts_.joins->Split(text, encode);
+  return {};
 }
 
 // A byte that the vocabulary does not have is left out, as Hugging Face does. One that it has as a

@@ -168,9 +168,9 @@ Status Rotation::ReadWeights(const WeightStore& store, int64_t version) {
                     "' is missing; version 1 of the rotation has no tied output");
   }
   if (version == 2 && (!tied || has_head || !embedding_)) {
-    return BadInput(std::string(Named("version")) + " is 2; it needs " + Named("tied_output") +
-                    " true, '" + kEmbedding + "' in " + Named("inverse_weight_names") +
-                    " and no '" + kHead + "'");
+    return BadInput(Named("version") + " is 2; it needs " + Named("tied_output") + " true, '" +
+                    kEmbedding + "' in " + Named("inverse_weight_names") + " and no '" + kHead +
+                    "'");
   }
   if (tied) weights_.insert(kEmbedding);  // as the head
   return {};
