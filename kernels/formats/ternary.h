@@ -32,9 +32,10 @@ inline uint16_t Squeeze(uint64_t codes) {
 
 // A byte holds ceil(q * 256 / 243), q a number of five base-3 digits, each a code 0 to 2. The
 // leading digit is that of byte * 3 above 255, the rest go on with byte * 3 modulo 256.
-// Digit n of byte m goes to column first + stride * n + m, for kBytes (8 or 16) bytes at once.
-template <int kBytes>
-inline void DecodeBase3(const uint8_t* bytes, int first, int stride, uint16_t* eighths) {
+// out[n]: digit n of kBytes (8 or 16) bytes, two bits each, in 16 or 32 bits.
+template <int kBytes, typename Packed>
+inline void DecodeBase3(const uint8_t* bytes, Packed* out) {
+  static_assert(sizeof(Packed) * 4 == kBytes);
   typedef uint16_t U16 __attribute__((vector_size(kBytes)));
   typedef uint32_t U32 __attribute__((vector_size(kBytes)));
   typedef uint64_t U64 __attribute__((vector_size(kBytes)));
@@ -46,25 +47,33 @@ inline void DecodeBase3(const uint8_t* bytes, int first, int stride, uint16_t* e
     odd = (odd << 1) + odd;
     const U16 pairs = (even >> 8) | (odd >> 8 << 2);
     const U32 fours = ((U32)pairs | (U32)pairs >> 12) & 0xFF;
-    const U64 words = ((U64)fours | (U64)fours >> 24) & 0xFFFF;
+    const U64 eights = ((U64)fours | (U64)fours >> 24) & 0xFFFF;
     uint64_t halves[kBytes / 8];
-    std::memcpy(halves, &words, sizeof halves);
-    for (int half = 0; half < kBytes / 8; ++half) {
-      eighths[(first + stride * n) / 8 + half] = static_cast<uint16_t>(halves[half]);
-    }
+    std::memcpy(halves, &eights, sizeof halves);
+    out[n] = static_cast<Packed>(halves[0]);
+    if constexpr (kBytes == 16) out[n] |= static_cast<Packed>(halves[1] << 16);
     even &= 0xFF;
     odd &= 0xFF;
   }
 }
 
-// The same for `count` bytes of four digits, one by one.
-inline void DecodeBase3Tail(const uint8_t* bytes, int count, int first, TwoBitUnit& out) {
-  for (int m = 0; m < count; ++m) {
-    int rest = bytes[m];
+// kCount bytes of four digits, digit n of byte m in column kCount * n + m of those returned.
+template <int kCount>
+inline uint32_t DecodeBase3Tail(const uint8_t* bytes) {
+  uint32_t codes = 0;
+  for (int m = 0; m < kCount; ++m) {
+    uint32_t rest = bytes[m];
     for (int n = 0; n < 4; ++n, rest = rest * 3 & 255) {
-      out.Put(first + count * n + m, rest * 3 >> 8);
+      codes |= (rest * 3 >> 8) << (2 * (kCount * n + m));
     }
   }
+  return codes;
+}
+
+// Column c of a unit: bits 2 (c % 16) of words[c / 16]. Whole words are written, because whole
+// words are read next.
+inline void PutWords(const uint32_t* words, TwoBitUnit& out) {
+  std::memcpy(out.eighths, words, sizeof out.eighths);
 }
 
 struct PTQ1_0 {
@@ -76,12 +85,17 @@ struct PTQ1_0 {
     uint16_t d;
   };
 
+  // Columns 0 to 79: digits of the first 16 bytes; to 119: of the next 8; then the tail.
   static void Decode(const Block& block, int /*unit*/, TwoBitUnit& out) {
+    uint32_t words[8];
+    uint16_t last[5];
+    DecodeBase3<16>(block.qs, words);
+    DecodeBase3<8>(block.qs + 16, last);
+    words[5] = last[0] | static_cast<uint32_t>(last[1]) << 16;
+    words[6] = last[2] | static_cast<uint32_t>(last[3]) << 16;
+    words[7] = last[4] | DecodeBase3Tail<2>(block.qh) << 16;
+    PutWords(words, out);
     out.scale = block.d;
-    DecodeBase3<16>(block.qs, 0, 16, out.eighths);
-    DecodeBase3<8>(block.qs + 16, 80, 8, out.eighths);
-    out.eighths[15] = 0;
-    DecodeBase3Tail(block.qh, 2, 120, out);
   }
 };
 
@@ -94,19 +108,19 @@ struct TQ1_0 {
     uint16_t d;
   };
 
-  // Columns 0 to 127 are digits 0 to 3 of the first 32 bytes.
+  // Columns 0 to 159: digits of the first 32 bytes; to 239: of the next 16; then the tail.
   static void Decode(const Block& block, int unit, TwoBitUnit& out) {
-    uint16_t first[160 / 8];
-    for (int m = 0; m < 32; m += 16) DecodeBase3<16>(block.qs + m, m, 32, first);
-    out = {};
-    out.scale = block.d;
-    if (unit == 0) {
-      std::memcpy(out.eighths, first, sizeof out.eighths);
-    } else {
-      std::memcpy(out.eighths, first + 16, 4 * sizeof(uint16_t));
-      DecodeBase3<16>(block.qs + 32, 32, 16, out.eighths);
-      DecodeBase3Tail(block.qh, 4, 112, out);
+    uint32_t words[16], low[5], high[5];
+    DecodeBase3<16>(block.qs, low);
+    DecodeBase3<16>(block.qs + 16, high);
+    for (int n = 0; n < 5; ++n) {
+      words[2 * n] = low[n];
+      words[2 * n + 1] = high[n];
     }
+    DecodeBase3<16>(block.qs + 32, words + 10);
+    words[15] = DecodeBase3Tail<4>(block.qh);
+    PutWords(words + 8 * unit, out);
+    out.scale = block.d;
   }
 };
 
