@@ -61,7 +61,8 @@ std::vector<std::byte> FromHex(const std::string& hex) {
 
 TEST(Vectors, EveryBlock_DecodesToItsValues) {
   auto backend = MakeBackend("generic");
-  for (const auto& [name, block] : ReadJson(DataPath("vectors.json"))["blocks"].items()) {
+  const nlohmann::json vectors = ReadJson(DataPath("vectors.json"));
+  for (const auto& [name, block] : vectors["blocks"].items()) {
     const auto* info = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& entry) {
       return entry.ggml_id == block["ggml_type"].get<int>();
     });
