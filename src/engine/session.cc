@@ -18,7 +18,11 @@ Result<std::unique_ptr<Session>> Session::Open(
 Status Session::ReadHeaders(const SessionOptions& options) {
   TRINE_ASSIGN(store_, OpenWeights(options.model));
   TRINE_ASSIGN(plan_, PlanJob(*store_, options, comm_.world().size));
-  Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromMetadata(store_->metadata());
+  const std::string& folder = store_->tokenizer_folder();
+  Result<std::unique_ptr<Tokenizer>> tokenizer =
+      folder.empty() ? Tokenizer::FromMetadata(store_->metadata())
+                     : Tokenizer::FromJson(folder + "/tokenizer.json",
+                                           folder + "/tokenizer_config.json");
   if (!tokenizer.ok()) return BadInput(options.model + ": " + tokenizer.status().message());
   tokenizer_ = std::move(*tokenizer);
   if (tokenizer_->size() > plan_.model.config.vocab) {

@@ -195,7 +195,7 @@ Result<ShardDims> ReadDims(const WeightStore& store, const ModelConfig& config,
   TRINE_ASSIGN(dims.rotated_attention, AllRotated(rotation, attention, "attn_output.weight"));
   TRINE_ASSIGN(dims.rotated_delta, AllRotated(rotation, delta, "ssm_out.weight"));
   dims.delta_out_of_order =
-      !rotation.delta_grouped() && store.value_heads() == ValueHeadOrder::kTiled;
+      !rotation.delta_grouped() && store.conventions().value_heads == ValueHeadOrder::kTiled;
   TRINE_ASSIGN(dims.ffn_granule, ModelFfnGranule(store, config, rotation));
   return dims;
 }

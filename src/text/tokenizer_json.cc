@@ -6,7 +6,7 @@
 #include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
 #include "src/text/byte_level.h"
-#include "src/text/json_fields.h"
+#include "src/core/json_fields.h"
 #include "src/text/pattern.h"
 #include "src/text/utf8.h"
 

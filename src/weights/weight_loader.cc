@@ -177,6 +177,7 @@ std::vector<float> WeightLoader::HostTable(const std::string& name, int64_t rows
   }
   std::vector<float> decoded(static_cast<size_t>(values));
   formats::DecodePlain(tensor->type, packed.data(), values, decoded.data());
+  FromStored(tensor->stored_as, decoded);
   if (!std::all_of(decoded.begin(), decoded.end(), [](float v) { return std::isfinite(v); })) {
     Fail(NotFinite(store_, name));
   }

@@ -1,5 +1,7 @@
 #include "src/weights/weight_store.h"
 
+#include <filesystem>
+
 namespace trine {
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -46,7 +48,10 @@ Status WeightStore::ReadRows(const TensorInfo& tensor, std::span<const int32_t> 
 }
 
 Result<std::unique_ptr<WeightStore>> OpenWeights(const std::string& path) {
-  TRINE_ASSIGN(ModelFiles files, ReadGguf(path));
+  std::error_code ignored;
+  const bool hugging_face = std::filesystem::is_directory(path, ignored) ||
+                            path.ends_with(".safetensors") || path.ends_with(".json");
+  TRINE_ASSIGN(ModelFiles files, hugging_face ? ReadHuggingFace(path) : ReadGguf(path));
   return std::make_unique<WeightStore>(std::move(files));
 }
 
