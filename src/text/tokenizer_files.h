@@ -11,11 +11,12 @@
 
 namespace trine {
 
-// The contents of the files of these names.
+// The contents of the files of these names; empty: there is no such file.
 struct HfTokenizerFiles {
   std::string tokenizer;          // tokenizer.json
-  std::string tokenizer_config;   // tokenizer_config.json, with the chat template
+  std::string tokenizer_config;   // tokenizer_config.json
   std::string generation_config;  // generation_config.json
+  std::string chat_template;      // chat_template.jinja
 };
 
 // From tokenizer.ggml.*, tokenizer.chat_template, general.sampling.{temp,top_p,top_k} and
