@@ -282,7 +282,7 @@ const JsonRefusal kJsonRefusals[] = {
      "post_processor.single is an array; it does not contain the text"},
     {"TemplateId",
      [](json* f, json*) { (*f)["post_processor"]["special_tokens"]["<|start|>"]["ids"] = {99999}; },
-     "special_tokens.<|start|>.ids[0] is 99999; there is no token"},
+     "special_tokens.<|start|>.ids[0] is 99999; tokenizer.json has no token"},
     {"ConfigToken",
      [](json*, json* c) {
        *c = {{"eos_token", "<nope>"}};

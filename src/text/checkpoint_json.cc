@@ -1,7 +1,6 @@
 #include "src/text/checkpoint_json.h"
 
 #include <filesystem>
-#include <limits>
 
 #include "src/core/file.h"
 
@@ -74,17 +73,6 @@ JsonField GenerationOf(const CheckpointJson& files) {
   return {files.generation, kGeneration};
 }
 
-Result<int32_t> NamedToken(const JsonField& config, std::string_view name,
-                           const std::unordered_map<std::string_view, int32_t>& ids) {
-  JsonField field = config[name];
-  if (field.is_null()) return int32_t{-1};
-  if (field.value().is_object()) field = field["content"];
-  TRINE_ASSIGN(const std::string text, field.String());
-  const auto found = ids.find(text);
-  if (found == ids.end()) return field.Refuse("tokenizer.json has no such token");
-  return found->second;
-}
-
 Result<std::string> ReadChatTemplate(const JsonField& config, const std::string& jinja) {
   if (!jinja.empty()) return jinja;
   const JsonField chat = config["chat_template"];
@@ -98,23 +86,6 @@ Result<std::string> ReadChatTemplate(const JsonField& config, const std::string&
     if (name == "default") result = std::move(text);
   }
   return result;
-}
-
-Result<std::vector<int32_t>> ReadEndIds(const JsonField& generation,
-                                        const std::function<bool(int64_t)>& exists) {
-  const JsonField field = generation["eos_token_id"];
-  std::vector<int32_t> ids;
-  if (field.is_null()) return ids;
-  std::vector<JsonField> items = {field};
-  if (field.value().is_array()) {
-    TRINE_ASSIGN(items, field.Items());
-  }
-  for (const JsonField& item : items) {
-    TRINE_ASSIGN(const int64_t id, item.Int());
-    if (!exists(id)) return item.Refuse("tokenizer.json has no token with that id");
-    ids.push_back(static_cast<int32_t>(id));
-  }
-  return ids;
 }
 
 }  // namespace trine

@@ -2,12 +2,7 @@
 // their fields that tokenizers are read from.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "src/core/result.h"
 #include "src/text/json_fields.h"
@@ -29,18 +24,8 @@ Result<CheckpointJson> ParseTokenizerFiles(const HfTokenizerFiles& files);
 JsonField ConfigOf(const CheckpointJson& files);
 JsonField GenerationOf(const CheckpointJson& files);
 
-// The token that the configuration names ("bos_token"), as a string or as an object with "content";
-// -1 if none. `ids`: of every token, by its text.
-Result<int32_t> NamedToken(const JsonField& config, std::string_view name,
-                           const std::unordered_map<std::string_view, int32_t>& ids);
-
 // chat_template.jinja, else what the configuration has: of several the one named "default"; "" if
 // none.
 Result<std::string> ReadChatTemplate(const JsonField& config, const std::string& jinja);
-
-// The ids at which generation ends, in their order: eos_token_id, a number or several. `exists`:
-// whether there is a token of an id.
-Result<std::vector<int32_t>> ReadEndIds(const JsonField& generation,
-                                        const std::function<bool(int64_t)>& exists);
 
 }  // namespace trine

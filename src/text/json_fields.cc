@@ -56,6 +56,11 @@ Result<int64_t> JsonField::Int() const {
   return value_->get<int64_t>();
 }
 
+Result<double> JsonField::Number() const {
+  if (!value_->is_number()) return Refuse("a number is needed");
+  return value_->get<double>();
+}
+
 Result<bool> JsonField::Bool() const {
   if (!value_->is_boolean()) return Refuse("true or false is needed");
   return value_->get<bool>();

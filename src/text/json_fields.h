@@ -29,6 +29,7 @@ class JsonField {
   // An error if the value is of another type or absent.
   Result<std::string> String() const;
   Result<int64_t> Int() const;
+  Result<double> Number() const;
   Result<bool> Bool() const;
   Result<std::vector<JsonField>> Items() const;  // of an array
 

@@ -1,7 +1,6 @@
 // Byte-level BPE from Hugging Face's tokenizer.json and the files beside it. Errors name fields by
 // their path from the root of the file.
 #include <algorithm>
-#include <unordered_map>
 
 #include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
@@ -9,6 +8,7 @@
 #include "src/text/checkpoint_json.h"
 #include "src/text/json_fields.h"
 #include "src/text/pretokenizer_json.h"
+#include "src/text/text_ends_json.h"
 
 namespace trine {
 namespace {
@@ -41,21 +41,17 @@ class Reader {
   Status MarkUnknown();
   Status ReadNormalizer(const JsonField& normalizer);
   Status ReadDecoder(const JsonField& decoder);
-  Status ReadPostProcessor(const JsonField& processor);
-  Status ReadTemplate(const JsonField& processor);
   Status ReadEnds();
-  Status ReadEnd(const char* name, const char* flag, int32_t* id, bool* add);
   Status ReadGenerationEnds();
 
   bool IsFree(int64_t id) const { return texts_[static_cast<size_t>(id)] == nullptr; }
-  bool Exists(int64_t id) const { return id >= 0 && id < std::ssize(texts_) && !IsFree(id); }
 
   const JsonField root_, config_, generation_;
   const std::string& chat_template_;  // chat_template.jinja
   TokenizerParts parts_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // of every token, by its text in root_
-  std::vector<const std::string*> texts_;              // by id; nullptr: there is none
-  std::vector<bool> in_model_;                         // by id
+  TokenIds ids_;                           // by their texts in root_
+  std::vector<const std::string*> texts_;  // by id; nullptr: there is none
+  std::vector<bool> in_model_;             // by id
   std::vector<Added> added_;
 };
 
@@ -296,74 +292,21 @@ Status Reader::ReadDecoder(const JsonField& decoder) {
   return (decoder.is_null() ? decoder : decoder["type"]).Refuse("supported: ByteLevel");
 }
 
-Status Reader::ReadPostProcessor(const JsonField& processor) {
-  TRINE_ASSIGN(const std::string type, processor.Type());
-  if (type == "null" || type == "ByteLevel") return {};  // ByteLevel moves offsets only
-  if (type == "TemplateProcessing") return ReadTemplate(processor);
-  if (type != "Sequence" || processor.path() != "post_processor") {
-    return processor["type"].Refuse("supported: ByteLevel, TemplateProcessing, one Sequence");
-  }
-  TRINE_ASSIGN(const std::vector<JsonField> items, processor["processors"].Items());
-  for (const JsonField& item : items) TRINE_RETURN_IF_ERROR(ReadPostProcessor(item));
-  return {};
-}
-
-// BOS or none, the text, EOS or none.
-Status Reader::ReadTemplate(const JsonField& processor) {
-  const JsonField single = processor["single"];
-  TRINE_ASSIGN(const std::vector<JsonField> items, single.Items());
-  Vocabulary& vocabulary = parts_.vocabulary;
-  bool behind_text = false;
-  for (const JsonField& item : items) {
-    if (!item["Sequence"].is_null()) {
-      if (behind_text) return item.Refuse("the text may occur once");
-      behind_text = true;
-      continue;
-    }
-    TRINE_ASSIGN(const std::string name, item["SpecialToken"]["id"].String());
-    const JsonField ids = processor["special_tokens"][name]["ids"];
-    if (!ids.value().is_array() || ids.value().size() != 1) {
-      return ids.Refuse("an array of one id is needed");
-    }
-    TRINE_ASSIGN(const int64_t id, ids[0].Int());
-    if (!Exists(id)) return ids[0].Refuse("there is no token with that id");
-    int32_t& end = behind_text ? vocabulary.eos : vocabulary.bos;
-    if (end >= 0) return item.Refuse("one token in front of the text and one behind are supported");
-    end = static_cast<int32_t>(id);
-    (behind_text ? vocabulary.add_eos : vocabulary.add_bos) = true;
-  }
-  if (!behind_text) return single.Refuse("it does not contain the text");
-  return {};
-}
-
-// *id and *add are what the post-processor says; what the configuration says wins, but the two may
-// not name different tokens.
-Status Reader::ReadEnd(const char* name, const char* flag, int32_t* id, bool* add) {
-  TRINE_ASSIGN(const int32_t given, NamedToken(config_, name, ids_));
-  TRINE_ASSIGN(const bool wanted, config_[flag].BoolOr(*add));
-  if (wanted && *id >= 0 && given >= 0 && *id != given) {
-    return config_[name].Refuse("post_processor adds token " + std::to_string(*id) +
-                                " instead; make them agree");
-  }
-  if (given >= 0) *id = given;
-  *add = wanted;
-  return {};
-}
-
 Status Reader::ReadEnds() {
+  TRINE_ASSIGN(const TextEnds ends, ReadTextEnds(root_["post_processor"], config_, ids_));
   Vocabulary& vocabulary = parts_.vocabulary;
-  TRINE_RETURN_IF_ERROR(
-      ReadEnd("bos_token", "add_bos_token", &vocabulary.bos, &vocabulary.add_bos));
-  TRINE_RETURN_IF_ERROR(
-      ReadEnd("eos_token", "add_eos_token", &vocabulary.eos, &vocabulary.add_eos));
-  TRINE_ASSIGN(vocabulary.pad, NamedToken(config_, "pad_token", ids_));
+  vocabulary.bos = ends.bos;
+  vocabulary.eos = ends.eos;
+  vocabulary.pad = ends.pad;
+  vocabulary.add_bos = ends.add_bos;
+  vocabulary.add_eos = ends.add_eos;
   return vocabulary.CheckEnds(config_["bos_token"].path(), config_["eos_token"].path());
 }
 
 // A token that ends a generation is a control token where it is an added one.
 Status Reader::ReadGenerationEnds() {
   std::vector<int32_t>& ends = parts_.vocabulary.end_of_generation;
-  TRINE_ASSIGN(ends, ReadEndIds(generation_, [this](int64_t id) { return Exists(id); }));
+  TRINE_ASSIGN(ends, ReadEndIds(generation_, ids_));
   for (Added& one : added_) {
     if (std::find(ends.begin(), ends.end(), one.token.id) == ends.end()) continue;
     one.token.control = true;
@@ -391,7 +334,6 @@ Result<std::unique_ptr<Tokenizer>> Reader::Read() {
   TRINE_RETURN_IF_ERROR(ReadNormalizer(root_["normalizer"]));
   TRINE_RETURN_IF_ERROR(ReadModelTokens(root_["model"]["vocab"]));
   TRINE_RETURN_IF_ERROR(ReadAddedTokens(root_["added_tokens"]));
-  TRINE_RETURN_IF_ERROR(ReadPostProcessor(root_["post_processor"]));
   TRINE_RETURN_IF_ERROR(ReadEnds());
   MarkEnds();
   TRINE_RETURN_IF_ERROR(ReadGenerationEnds());
