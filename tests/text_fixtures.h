@@ -3,7 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <map>
@@ -105,6 +107,29 @@ inline std::string Decode(const Tokenizer& tokenizer, const Ids& ids) {
   for (int32_t id : ids) text += detokenizer.Next(id);
   return text + detokenizer.Finish();
 }
+
+using TextFiles = std::map<std::string, std::string>;  // contents by name
+
+// Files in a folder of their own, removed at the end.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const TextFiles& files)
+      : path_(std::filesystem::temp_directory_path() /
+              ("trine_text_" + std::to_string(getpid()) + "_" + std::to_string(++count_))) {
+    std::filesystem::create_directory(path_);
+    for (const auto& [name, contents] : files) {
+      std::ofstream(path_ / name, std::ios::binary) << contents;
+    }
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+
+  std::string path() const { return path_.string(); }
+
+ private:
+  inline static int count_ = 0;
+  std::filesystem::path path_;
+};
 
 inline std::string Repeat(std::string_view unit, size_t times) {
   std::string text;

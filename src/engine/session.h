@@ -20,6 +20,9 @@
 
 namespace trine {
 
+// The tokenizer of a model's files. Blocks on the disk.
+Result<std::unique_ptr<Tokenizer>> TokenizerOf(const WeightStore& store);
+
 class Session {
  public:
   // Collective. progress (may be empty) is called on this rank while it loads, with bytes so far
