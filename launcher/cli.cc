@@ -23,6 +23,7 @@ constexpr char kUsage[] =
     "  inspect   what a model file holds\n"
     "  plan      what each of N ranks would hold, from headers alone\n"
     "  tokenize  text to token ids, and back\n"
+    "  convert   a model into another container (.gguf, safetensors) or type\n"
     "  synth     write a model file of a preset's shape with random weights\n\n"
     "trine VERB --help lists a verb's options.\n";
 
@@ -42,6 +43,7 @@ struct Raw {
   std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split;
   std::vector<std::string> prompt;
   std::string bench_prompt = "512", bench_generate = "128";
+  std::string shard_size;
   int64_t seed = -1;
   bool no_escape = false, no_parse_special = false;
 };
@@ -144,6 +146,22 @@ po::options_description SynthOptions(Settings& s, Raw& raw) {
   return options;
 }
 
+po::options_description ConvertOptions(Settings& s, Raw& raw) {
+  po::options_description options("trine convert IN OUT");
+  auto add = options.add_options();
+  add("model,m", po::value(&s.model), "IN: a .gguf file, or a folder of safetensors");
+  add("output,o", po::value(&s.output_file), "OUT: NAME.gguf, or a folder to make");
+  add("type", po::value(&s.type),
+      "of the matrices: f16, bf16, f32; in GGUF also q8_0 and, for values that are ternary "
+      "already, "
+      "tq1_0, tq2_0, q2_0, pq2_0, ptq1_0. Default: as they are; quantised ones become f16 in "
+      "safetensors");
+  add("shard-size", po::value(&raw.shard_size)->default_value("5GB"),
+      "at most, of a .safetensors file; with KB, MB or GB");
+  add("threads,t", po::value(&s.threads), "default: this host's cores");
+  return options;
+}
+
 po::options_description VerbOptions(Settings& s, Raw& raw) {
   po::options_description options;
   auto add = options.add_options();
@@ -155,6 +173,8 @@ po::options_description VerbOptions(Settings& s, Raw& raw) {
     options.add(PlanOptions(s, raw));
   } else if (s.verb == "synth") {
     options.add(SynthOptions(s, raw));
+  } else if (s.verb == "convert") {
+    options.add(ConvertOptions(s, raw));
   } else {
     add("model,m", po::value(&s.model), "model file");
     add("json", po::bool_switch(&s.json), "machine-readable");
@@ -291,8 +311,32 @@ Status CheckSynthOptions(const Raw& raw, Settings& s) {
   return {};
 }
 
+// A number of bytes with KB, MB or GB, powers of ten, behind it.
+Result<int64_t> ParseBytes(const std::string& option, const std::string& text) {
+  std::istringstream stream(text);
+  double number = 0;
+  std::string unit;
+  stream >> number >> unit;
+  const double factor = unit == "GB" ? 1e9 : unit == "MB" ? 1e6 : unit == "KB" ? 1e3 : 0;
+  const double bytes = number * factor;
+  if (!(bytes >= 1e3) || bytes > 1e15) {
+    return Usage(option + " is '" + text + "'; a size from 1KB on is needed, such as 500MB or 5GB");
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+Status CheckConvertOptions(const Raw& raw, Settings& s) {
+  if (s.model.empty() || s.output_file.empty()) {
+    return Usage("convert needs a model and what to make of it: trine convert IN OUT");
+  }
+  TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));
+  TRINE_ASSIGN(s.shard_bytes, ParseBytes("--shard-size", raw.shard_size));
+  return {};
+}
+
 Status Check(const Raw& raw, Settings& s) {
   if (s.verb == "synth") return CheckSynthOptions(raw, s);
+  if (s.verb == "convert") return CheckConvertOptions(raw, s);
   if (s.verb == "plan" && s.model.empty() == s.preset.empty()) {
     return Usage("plan needs either a model, -m MODEL.gguf, or a --preset");
   }
@@ -329,6 +373,7 @@ Status Parse(const std::vector<std::string>& arguments, Settings& s) {
   const po::options_description options = VerbOptions(s, raw);
   po::positional_options_description positional;
   if (s.verb != "synth") positional.add("model", 1);
+  if (s.verb == "convert") positional.add("output", 1);
   po::variables_map map;
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   po::store(
@@ -368,9 +413,9 @@ Result<Settings> ParseCommandLine(int argc, const char* const* argv) {
     return settings;
   }
   if (verb != "run" && verb != "bench" && verb != "inspect" && verb != "plan" &&
-      verb != "tokenize" && verb != "synth") {
+      verb != "tokenize" && verb != "convert" && verb != "synth") {
     return Usage((verb.empty() ? "no verb" : "unknown verb '" + verb + "'") +
-                 "; run, bench, inspect, plan, tokenize and synth exist (trine --help)");
+                 "; run, bench, inspect, plan, tokenize, convert and synth exist (trine --help)");
   }
   settings.verb = verb;
   TRINE_ASSIGN(const std::vector<std::string> arguments, ExpandAliases(argc, argv));

@@ -47,6 +47,7 @@ Status RunVerb(const Settings& settings, Ranks ranks) {
   if (settings.verb == "inspect") return InspectCommand(settings);
   if (settings.verb == "plan") return PlanCommand(settings);
   if (settings.verb == "synth") return SynthCommand(settings);
+  if (settings.verb == "convert") return ConvertCommand(settings);
   return TokenizeCommand(settings);
 }
 

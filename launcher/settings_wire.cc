@@ -10,7 +10,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Settings, verb, help, np, model, context, thr
                                    repeat_last_n, presence_penalty, frequency_penalty, seed,
                                    ignore_eos, save_logits, bench_prompt, bench_generate,
                                    repetitions, plan_ranks, output, json, sha256, decode, preset,
-                                   type, layers, output_file)
+                                   type, layers, output_file, shard_bytes)
 
 Bytes EncodeSettings(const Settings& settings) {
   const std::vector<uint8_t> packed = nlohmann::json::to_msgpack(settings);

@@ -28,12 +28,14 @@ Status InspectCommand(const Settings& settings);             // rank 0
 Status TokenizeCommand(const Settings& settings);            // rank 0
 Status PlanCommand(const Settings& settings);                // rank 0
 Status SynthCommand(const Settings& settings);               // rank 0
+Status ConvertCommand(const Settings& settings);             // rank 0
 
 // The life of a session: rank 0 runs `lead` and then stops the others, which execute its steps. The
 // status of `lead`, on every rank. Collective.
 Status RunSession(Ranks ranks, Session& session, const std::function<Status()>& lead);
 
-// Draws a bar behind `label` on stderr, for `done` of `total` bytes; the last call ends the line.
+// Draws a bar behind `label` on stderr, for `done` of `total` bytes, with the rate since this call
+// and the time that is left; the last call ends the line.
 // Empty where stderr is no terminal.
 std::function<void(int64_t done, int64_t total)> TerminalProgress(const std::string& label);
 

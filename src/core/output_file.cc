@@ -1,5 +1,8 @@
 #include "src/core/output_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +12,30 @@
 
 namespace trine {
 
+namespace {
+
+// Opens `temporary` for this process alone; nullptr, errno being the reason (EWOULDBLOCK: another
+// has it). What a killed process left of it is overwritten.
+std::FILE* OpenAlone(const std::string& temporary) {
+  for (;;) {
+    const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return nullptr;
+    struct stat opened {
+    }, named{};
+    const bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    // Whoever had the lock may have given the file its final name in between.
+    const bool same = fstat(fd, &opened) == 0 && stat(temporary.c_str(), &named) == 0 &&
+                      opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+    if (!busy && same && ftruncate(fd, 0) == 0) return fdopen(fd, "wb");
+    const int reason = busy ? EWOULDBLOCK : errno;
+    close(fd);
+    errno = reason;
+    if (busy || same) return nullptr;
+  }
+}
+
+}  // namespace
+
 Result<OutputFile> OutputFile::Create(const std::string& path) {
   std::error_code error, ignored;
   const std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
@@ -16,10 +43,13 @@ Result<OutputFile> OutputFile::Create(const std::string& path) {
   if (std::filesystem::exists(real, ignored) && !std::filesystem::is_regular_file(real, ignored)) {
     return BadInput(path + " exists and is not a regular file; name another");
   }
-  const std::string temporary = real.string() + ".tmp" + std::to_string(getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return BadInput(path + ": cannot create: " + std::strerror(errno));
-  return OutputFile(real.string(), temporary, file);
+  const std::string temporary = real.string() + ".partial";
+  std::FILE* file = OpenAlone(temporary);
+  if (file != nullptr) return OutputFile(real.string(), temporary, file);
+  if (errno == EWOULDBLOCK) {
+    return BadInput(path + " is being written by another process; wait for it or name another");
+  }
+  return BadInput(path + ": cannot create: " + std::strerror(errno));
 }
 
 OutputFile::OutputFile(std::string path, std::string temporary, std::FILE* file)
@@ -32,8 +62,8 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 
 OutputFile::~OutputFile() {
   if (file_ == nullptr) return;
+  std::remove(temporary_.c_str());  // while it is locked
   std::fclose(file_);
-  std::remove(temporary_.c_str());
 }
 
 Status OutputFile::Failure(const char* what) const {

@@ -9,7 +9,7 @@
 namespace trine {
 
 struct Settings {
-  std::string verb;  // run, bench, inspect, tokenize, synth
+  std::string verb;  // run, bench, inspect, plan, tokenize, convert, synth
   std::string help;  // not empty: print this and do nothing else
   int np = 0;        // ranks to launch; 0: do not
 
@@ -55,7 +55,9 @@ struct Settings {
   bool sha256 = false;
   std::string decode;  // tokenize: ids to turn into text
 
-  // synth, and seed
+  int64_t shard_bytes = 0;  // convert; at most, of a .safetensors file
+
+  // synth, convert, and seed
   std::string preset = "ternary-bonsai-2-27b";
   std::string type;         // of the matrices; empty: the preset's
   int layers = -1;          // -1: all of the preset's

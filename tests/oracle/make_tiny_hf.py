@@ -98,7 +98,7 @@ def write_tokenizer(folder, regex):
         "post_processor": byte_level, "decoder": byte_level | {"use_regex": True},
         "model": {"type": "BPE", "dropout": None, "unk_token": None,
                   "continuing_subword_prefix": None, "end_of_word_suffix": None,
-                  "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                  "fuse_unk": False, "byte_fallback": False, "ignore_merges": regex == LLAMA3_REGEX,
                   "vocab": plain, "merges": [merge.split(" ") for merge in merges]}}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>",

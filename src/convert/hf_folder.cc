@@ -1,0 +1,246 @@
+#include "src/convert/hf_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "src/core/quote.h"
+#include "src/text/tokenizer_files.h"
+#include "src/weights/safetensors_writer.h"
+
+namespace trine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kState[] = "conversion.json";
+constexpr char kLock[] = ".lock";
+
+struct ShardFile {
+  std::string name;
+  std::vector<const ConvertedTensor*> tensors;  // in the order of the file
+  std::vector<TensorInfo> infos;                // the same
+};
+
+// In the order of the model: the embedding, layer by layer, the rest.
+std::vector<const ConvertedTensor*> InModelOrder(const Conversion& plan) {
+  const auto place = [](const ConvertedTensor* tensor) {
+    const std::string& name = tensor->out.name;
+    const size_t at = name.find("layers.");
+    const int64_t layer = at == std::string::npos
+                              ? (name.find("embed") != std::string::npos ? -1 : 1 << 24)
+                              : std::atoll(name.c_str() + at + 7);
+    return std::pair(layer, name);
+  };
+  std::vector<const ConvertedTensor*> ordered;
+  for (const ConvertedTensor& tensor : plan.tensors) ordered.push_back(&tensor);
+  std::sort(ordered.begin(), ordered.end(),
+            [&](const auto* a, const auto* b) { return place(a) < place(b); });
+  return ordered;
+}
+
+std::string ShardName(size_t index, size_t count) {
+  if (count == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return name;
+}
+
+std::vector<ShardFile> CutShards(const Conversion& plan, int64_t most) {
+  std::vector<ShardFile> shards(1);
+  int64_t bytes = 0;
+  for (const ConvertedTensor* tensor : InModelOrder(plan)) {
+    if (bytes > 0 && bytes + tensor->out.bytes > most) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().tensors.push_back(tensor);
+    bytes += tensor->out.bytes;
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
+    ShardFile& shard = shards[i];
+    shard.name = ShardName(i, shards.size());
+    std::sort(shard.tensors.begin(), shard.tensors.end(),
+              [](const auto* a, const auto* b) { return SafetensorsBefore(a->out, b->out); });
+    for (const ConvertedTensor* tensor : shard.tensors) shard.infos.push_back(tensor->out);
+  }
+  return shards;
+}
+
+std::string IndexText(const std::vector<ShardFile>& shards, int64_t bytes) {
+  nlohmann::json index;
+  index["metadata"]["total_size"] = bytes;
+  for (const ShardFile& shard : shards) {
+    for (const TensorInfo& tensor : shard.infos) index["weight_map"][tensor.name] = shard.name;
+  }
+  return index.dump(2) + "\n";
+}
+
+// What a folder was begun from: it is gone on with only by the same.
+std::string StateText(const ConvertOptions& options, const WeightStore& store,
+                      const std::vector<ShardFile>& shards) {
+  nlohmann::json state;
+  std::error_code ignored;
+  for (const File& file : store.files()) {
+    const auto changed = fs::last_write_time(file.path(), ignored).time_since_epoch().count();
+    state["source"].push_back({fs::canonical(file.path(), ignored).string(), file.size(), changed});
+  }
+  state["type"] = options.type ? Info(*options.type).name : "";
+  for (const ShardFile& shard : shards) {
+    state["shards"].push_back({shard.name, SafetensorsBytes(shard.infos)});
+  }
+  return state.dump() + "\n";
+}
+
+Status WriteText(const fs::path& path, const std::string& text) {
+  TRINE_ASSIGN(OutputFile file, OutputFile::Create(path.string()));
+  TRINE_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(text))));
+  return file.Commit();
+}
+
+// The folder while it is made, for one process at a time.
+class PartialFolder {
+ public:
+  static Result<PartialFolder> Open(const std::string& final_path) {
+    const fs::path path = final_path + ".partial";
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) return BadInput(path.string() + ": cannot create: " + error.message());
+    const int fd = open((path / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return BadInput(path.string() + ": cannot create: " + std::strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      close(fd);
+      return BadInput(path.string() + " is being written by another process; wait for it");
+    }
+    return PartialFolder(path, final_path, fd);
+  }
+
+  PartialFolder(PartialFolder&& other) noexcept
+      : path_(std::move(other.path_)),
+        final_(std::move(other.final_)),
+        lock_(std::exchange(other.lock_, -1)) {}
+  PartialFolder& operator=(PartialFolder&&) = delete;
+  ~PartialFolder() {
+    if (lock_ >= 0) close(lock_);
+  }
+
+  const fs::path& path() const { return path_; }
+
+  // Leaves what is there if it was begun with the same state, and nothing otherwise.
+  Status Begin(const std::string& state) {
+    std::ifstream file(path_ / kState, std::ios::binary);
+    const std::string found{std::istreambuf_iterator<char>(file), {}};
+    if (found == state) return {};
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(path_, error)) {
+      if (entry.path().filename() != kLock) fs::remove_all(entry.path(), error);
+    }
+    return WriteText(path_ / kState, state);
+  }
+
+  // Makes its entries durable and gives the folder its name.
+  Status Commit() {
+    std::error_code error;
+    fs::remove(path_ / kState, error);
+    fs::remove(path_ / kLock, error);
+    const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+      fsync(folder);
+      close(folder);
+    }
+    fs::rename(path_, final_, error);
+    if (error) return BadInput(final_.string() + ": cannot rename: " + error.message());
+    return {};
+  }
+
+ private:
+  PartialFolder(fs::path path, fs::path final_path, int lock)
+      : path_(std::move(path)), final_(std::move(final_path)), lock_(lock) {}
+
+  fs::path path_, final_;
+  int lock_ = -1;
+};
+
+bool IsComplete(const fs::path& path, const ShardFile& shard) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  return !error && size == static_cast<uintmax_t>(SafetensorsBytes(shard.infos));
+}
+
+Status CheckSpace(const PartialFolder& folder, const std::vector<ShardFile>& shards) {
+  int64_t needed = 0;
+  for (const ShardFile& shard : shards) {
+    if (!IsComplete(folder.path() / shard.name, shard)) needed += SafetensorsBytes(shard.infos);
+  }
+  std::error_code error;
+  const fs::space_info space = fs::space(folder.path(), error);
+  if (error || space.available >= static_cast<uintmax_t>(needed)) return {};
+  return BadInput(folder.path().string() + " needs " + std::to_string(needed) + " more bytes, " +
+                  std::to_string(space.available) + " are free on that disk");
+}
+
+Status WriteShard(const fs::path& path, const ShardFile& shard, RowConverter& converter) {
+  return WriteSafetensors(path.string(), shard.infos, [&](size_t index, const ByteSink& sink) {
+    return converter.Convert(*shard.tensors[index], sink);
+  });
+}
+
+// A GGUF file's tokenizer is translated, that of a folder copied as it is.
+Status WriteTokenizer(const WeightStore& store, const Conversion& plan, const fs::path& folder) {
+  if (!store.tokenizer_folder().empty()) {
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json",
+                             "chat_template.jinja"}) {
+      const fs::path source = fs::path(store.tokenizer_folder()) / name;
+      std::error_code error;
+      if (!fs::exists(source, error)) continue;
+      fs::copy_file(source, folder / name, fs::copy_options::overwrite_existing, error);
+      if (error) return BadInput(source.string() + ": cannot copy: " + error.message());
+    }
+    return {};
+  }
+  TRINE_ASSIGN(const HfTokenizerFiles files, ToHuggingFace(plan.metadata));
+  for (const auto& [name, text] : {std::pair("tokenizer.json", &files.tokenizer),
+                                   {"tokenizer_config.json", &files.tokenizer_config},
+                                   {"generation_config.json", &files.generation_config},
+                                   {"chat_template.jinja", &files.chat_template}}) {
+    if (!text->empty()) TRINE_RETURN_IF_ERROR(WriteText(folder / name, *text));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status WriteHfFolder(const ConvertOptions& options, const WeightStore& store,
+                     const Conversion& plan, RowConverter& converter,
+                     const std::function<void(int64_t)>& skipped) {
+  TRINE_ASSIGN(const std::string config, WriteHfConfig(plan.config, plan.rope_factors));
+  const std::vector<ShardFile> shards = CutShards(plan, options.shard_bytes);
+  std::string output = options.output;
+  while (output.size() > 1 && output.ends_with('/')) output.pop_back();
+  TRINE_ASSIGN(PartialFolder folder, PartialFolder::Open(output));
+  TRINE_RETURN_IF_ERROR(folder.Begin(StateText(options, store, shards)));
+  TRINE_RETURN_IF_ERROR(WriteTokenizer(store, plan, folder.path()));
+  TRINE_RETURN_IF_ERROR(WriteText(folder.path() / "config.json", config));
+  TRINE_RETURN_IF_ERROR(CheckSpace(folder, shards));
+  for (const ShardFile& shard : shards) {
+    const fs::path path = folder.path() / shard.name;
+    if (!IsComplete(path, shard)) {
+      TRINE_RETURN_IF_ERROR(WriteShard(path, shard, converter));
+      continue;
+    }
+    for (const ConvertedTensor* tensor : shard.tensors) skipped(tensor->in->bytes);
+  }
+  if (shards.size() > 1) {
+    TRINE_RETURN_IF_ERROR(
+        WriteText(folder.path() / "model.safetensors.index.json", IndexText(shards, plan.bytes())));
+  }
+  return folder.Commit();
+}
+
+}  // namespace trine
