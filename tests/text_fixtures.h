@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -136,6 +137,20 @@ inline std::string Repeat(std::string_view unit, size_t times) {
   for (size_t i = 0; i < times; ++i) text += unit;
   return text;
 }
+
+// The folder of a tokenizer that is too large for the repository: under TRINE_SHARED, or `shared`
+// next to it.
+inline std::filesystem::path SharedTokenizer(const std::string& name) {
+  const char* shared = std::getenv("TRINE_SHARED");
+  const std::filesystem::path root =
+      shared != nullptr ? shared : std::filesystem::path(TRINE_SOURCE_DIR).parent_path() / "shared";
+  return root / "data" / "tokenizers" / name;
+}
+
+#define TRINE_SKIP_WITHOUT_SHARED(folder)                                    \
+  if (!std::filesystem::exists(folder)) {                                    \
+    GTEST_SKIP() << folder << " is not there; set TRINE_SHARED to its root"; \
+  }
 
 // [[text, ids with control tokens parsed, ids as text], ...]
 using TokenizerCases = std::vector<std::tuple<std::string, Ids, Ids>>;

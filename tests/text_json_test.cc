@@ -330,27 +330,14 @@ TEST(JsonTokenizer, FromJson_NotJson_NamesFileAndPlace) {
 
 // ---- Real files
 
-// Where data that is too large for the repository lies: TRINE_SHARED, or `shared` next to it.
-std::filesystem::path SharedPath(const std::string& name) {
-  const char* shared = std::getenv("TRINE_SHARED");
-  const std::filesystem::path root =
-      shared != nullptr ? shared : std::filesystem::path(TRINE_SOURCE_DIR).parent_path() / "shared";
-  return root / "data" / "tokenizers" / name;
-}
-
 std::unique_ptr<Tokenizer> OpenShared(const std::string& name) {
-  auto made = Tokenizer::FromJson(SharedPath(name) / "tokenizer.json");
+  auto made = Tokenizer::FromJson(SharedTokenizer(name) / "tokenizer.json");
   EXPECT_TRUE(made.ok()) << made.status().message();
   return made.ok() ? std::move(*made) : nullptr;
 }
 
-#define TRINE_NEED_SHARED(name)                                                          \
-  if (!std::filesystem::exists(SharedPath(name))) {                                      \
-    GTEST_SKIP() << SharedPath(name) << " is not there; set TRINE_SHARED to its folder"; \
-  }
-
 TEST(RealJson, Qwen3_KnownTextAndEnds) {
-  TRINE_NEED_SHARED("qwen3");
+  TRINE_SKIP_WITHOUT_SHARED(SharedTokenizer("qwen3"));
   const auto tokenizer = OpenShared("qwen3");
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(Encode(*tokenizer, "<|im_start|>Hello, cafe\u0301 12!<|im_end|>", Special::kParse),
@@ -365,7 +352,7 @@ TEST(RealJson, Qwen3_KnownTextAndEnds) {
 }
 
 TEST(RealJson, Llama31_KnownTextAndEnds) {
-  TRINE_NEED_SHARED("llama3.1");
+  TRINE_SKIP_WITHOUT_SHARED(SharedTokenizer("llama3.1"));
   const auto tokenizer = OpenShared("llama3.1");
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(Encode(*tokenizer, "Hello, world 1234", Special::kParse),
