@@ -224,6 +224,8 @@ TEST_F(ConvertTest, WhatDoesNotFit_IsRefusedByName) {
         "does not fit into TQ1_0, whose blocks of 256 values have one scale");
   holds(Run(TinyPath("llama_q4_k"), Out("x.gguf"), DType::kQ2_0), "nothing is rounded to Q2_0");
   holds(Run(TinyPath("qwen3_f32"), Out("x"), DType::kQ8_0), "Q8_0 has no place in safetensors");
+  holds(Run(TinyPath("qwen2_f16b"), Out("x")),
+        "attn_output.bias' has no place in Qwen2ForCausalLM");
   EXPECT_FALSE(fs::exists(Out("x.gguf")) || fs::exists(Out("x.gguf.partial")) ||
                fs::exists(Out("x")));
   ASSERT_EQ(Run(HfPath("qwen3"), Out("x")), "");

@@ -42,8 +42,8 @@ std::function<void(int64_t done, int64_t total)> TerminalProgress(const std::str
 // The prompts of -p and then that of -f, which is read here. Blocks on standard input for "-".
 Result<std::vector<std::string>> ReadPrompts(const Settings& settings);
 
-// The tokenizer of a GGUF file, of a tokenizer.json with the tokenizer_config.json beside it if there
-// is one, or of a folder with these. Errors name the file.
+// The tokenizer of a model, or of a tokenizer.json with what lies beside it (see
+// Tokenizer::FromJson). Errors name the file.
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path);
 
 // What the settings ask of a session.

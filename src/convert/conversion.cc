@@ -255,8 +255,12 @@ class Planner {
     return {};
   }
 
-  // transformers' llama has biases on all four projections of attention or on none.
+  // transformers' llama has biases on all four projections of attention or on none, its qwen2 on
+  // the inputs.
   Result<bool> HasBiases() const {
+    if (config().architecture == "qwen2" && store_.Find("blk.0.attn_output.bias") != nullptr) {
+      return BadInput("'blk.0.attn_output.bias' has no place in Qwen2ForCausalLM");
+    }
     if (config().architecture != "llama") return false;
     std::set<std::string> with, without;
     for (const char* role : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
