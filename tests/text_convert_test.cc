@@ -24,16 +24,13 @@ Metadata OpenMetadata(const std::string& path) {
   return store.ok() ? (*store)->metadata() : Metadata();
 }
 
-TextFiles FilesOf(const HfTokenizerFiles& files) {
-  return {{"tokenizer.json", files.tokenizer},
-          {"tokenizer_config.json", files.tokenizer_config},
-          {"generation_config.json", files.generation_config}};
-}
-
 TextFiles Export(const Metadata& meta) {
   const auto files = ToHuggingFace(meta);
   EXPECT_TRUE(files.ok()) << files.status().message();
-  return files.ok() ? FilesOf(*files) : TextFiles();
+  if (!files.ok()) return {};
+  return {{"tokenizer.json", files->tokenizer},
+          {"tokenizer_config.json", files->tokenizer_config},
+          {"generation_config.json", files->generation_config}};
 }
 
 Metadata Import(const TextFiles& files, int64_t vocab_rows) {
@@ -330,17 +327,21 @@ INSTANTIATE_TEST_SUITE_P(Files, ConvertPieces,
                          testing::Combine(testing::Values("spm_bytes", "spm_unknown"),
                                           testing::Bool()));
 
+void SetMetaspace(json* tokenizer, const char* scheme, bool split) {
+  (*tokenizer)["normalizer"] = nullptr;
+  (*tokenizer)["pre_tokenizer"] = {{"type", "Metaspace"},
+                                   {"replacement", "\u2581"},
+                                   {"prepend_scheme", scheme},
+                                   {"split", split}};
+}
+
 TEST(Import, Metaspace_PutsTheSpaceAsPrependDoes) {
   TextFiles files = Export(Pieces("spm_bytes", /*add_space_prefix=*/true));
   const auto rows =
       static_cast<int64_t>(json::parse(files["tokenizer.json"])["model"]["vocab"].size());
   const Metadata expected = Import(files, rows);
   json tokenizer = json::parse(files["tokenizer.json"]);
-  tokenizer["normalizer"] = nullptr;
-  tokenizer["pre_tokenizer"] = {{"type", "Metaspace"},
-                                {"replacement", "\u2581"},
-                                {"prepend_scheme", "always"},
-                                {"split", false}};
+  SetMetaspace(&tokenizer, "always", /*split=*/false);
   files["tokenizer.json"] = tokenizer.dump();
   const Metadata always = Import(files, rows);
   ExpectSameKeys(always, expected);
@@ -361,7 +362,7 @@ void ExpectRefused(const Status& status, const std::string& part) {
 struct ExportRefusal {
   const char* name;
   void (*damage)(Tiny* tiny);
-  const char* message;  // a part of it
+  const char* message;
 };
 
 class ExportRefused : public testing::TestWithParam<ExportRefusal> {};
@@ -393,19 +394,22 @@ const ExportRefusal kExportRefusals[] = {
 INSTANTIATE_TEST_SUITE_P(Cases, ExportRefused, testing::ValuesIn(kExportRefusals),
                          [](const auto& test) { return std::string(test.param.name); });
 
+using Strings = std::vector<std::string>;
+using Numbers = std::vector<int64_t>;
+using Scores = std::vector<double>;
+
 struct PiecesRefusal {
   const char* name;
-  void (*damage)(std::vector<std::string>* tokens, std::vector<int64_t>* types,
-                 std::vector<double>* scores);
+  void (*damage)(Strings* tokens, Numbers* types, Scores* scores);
   const char* message;  // a part of it
 };
 
 class PiecesExportRefused : public testing::TestWithParam<PiecesRefusal> {};
 
 TEST_P(PiecesExportRefused, ToHuggingFace_NamesTokenAndRemedy) {
-  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>", "a", "b", "ab", "ba"};
-  std::vector<int64_t> types = {2, 3, 3, 1, 1, 1, 1};
-  std::vector<double> scores = {0, 0, 0, -4, -5, -1, -2};
+  Strings tokens = {"<unk>", "<s>", "</s>", "a", "b", "ab", "ba"};
+  Numbers types = {2, 3, 3, 1, 1, 1, 1};
+  Scores scores = {0, 0, 0, -4, -5, -1, -2};
   GetParam().damage(&tokens, &types, &scores);
   Metadata meta;
   meta.Insert("tokenizer.ggml.model", std::string("llama"));
@@ -414,10 +418,6 @@ TEST_P(PiecesExportRefused, ToHuggingFace_NamesTokenAndRemedy) {
   meta.Insert("tokenizer.ggml.scores", scores);
   ExpectRefused(ToHuggingFace(meta).status(), GetParam().message);
 }
-
-using Strings = std::vector<std::string>;
-using Numbers = std::vector<int64_t>;
-using Scores = std::vector<double>;
 
 const PiecesRefusal kPiecesRefusals[] = {
     {"UserDefined", [](Strings*, Numbers* types, Scores*) { (*types)[6] = 4; },
@@ -445,10 +445,10 @@ class ImportRefused : public testing::TestWithParam<ImportRefusal> {};
 TEST_P(ImportRefused, FromHuggingFace_NamesFieldValueAndRemedy) {
   const Metadata source =
       GetParam().pieces ? Pieces("spm_bytes", /*add_space_prefix=*/true) : Everything().Meta();
-  TextFiles files = Export(source);
-  json tokenizer = json::parse(files["tokenizer.json"]);
-  json config = json::parse(files["tokenizer_config.json"]);
-  json generation = json::parse(files["generation_config.json"]);
+  const TextFiles files = Export(source);
+  json tokenizer = json::parse(files.at("tokenizer.json"));
+  json config = json::parse(files.at("tokenizer_config.json"));
+  json generation = json::parse(files.at("generation_config.json"));
   GetParam().damage(&tokenizer, &config, &generation);
   const TemporaryFolder folder({{"tokenizer.json", tokenizer.dump()},
                                 {"tokenizer_config.json", config.dump()},
@@ -461,14 +461,6 @@ TEST_P(ImportRefused, FromHuggingFace_NamesFieldValueAndRemedy) {
 
 json& Step(json* tokenizer, size_t index) {
   return (*tokenizer)["pre_tokenizer"]["pretokenizers"][index];
-}
-
-void SetMetaspace(json* tokenizer, const char* scheme, bool split) {
-  (*tokenizer)["normalizer"] = nullptr;
-  (*tokenizer)["pre_tokenizer"] = {{"type", "Metaspace"},
-                                   {"replacement", "\u2581"},
-                                   {"prepend_scheme", scheme},
-                                   {"split", split}};
 }
 
 const ImportRefusal kImportRefusals[] = {
@@ -527,6 +519,13 @@ const ImportRefusal kImportRefusals[] = {
      "pairs of tokens in a row, as SentencePiece makes it"},
     {"MergeMissing", true, [](json* t, json*, json*) { (*t)["model"]["merges"].erase(0); },
      "which SentencePiece would merge to a token"},
+    {"LongToken", true,
+     [](json* t, json*, json*) {
+       json& vocab = (*t)["model"]["vocab"];
+       vocab[std::string(257, 'x')] = vocab["\u0e17"];
+       vocab.erase("\u0e17");
+     },
+     "xxx\"...] is 257 bytes long; at most 256 are supported"},
     {"MergeOfControl", true,
      [](json* t, json*, json*) {
        (*t)["model"]["merges"][0] = {"<s>", "a"};

@@ -2,6 +2,7 @@
 // instead.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,9 @@
 namespace trine {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581 stands for a space
+
+// Of a normal token: finding all ways to make it of two takes the square of its length.
+constexpr size_t kMaxPieceBytes = 256;
 
 // The byte that a byte token ("<0x0A>") stands for; -1 if it is not of this form.
 int ByteOfToken(std::string_view text);

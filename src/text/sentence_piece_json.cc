@@ -23,7 +23,7 @@ class Reader {
   Status ReadNormalizer(const JsonField& normalizer);
   Status ReadMetaspace(const JsonField& pre);
   Status CheckAddedTokens() const;
-  Status CheckCharacters() const;
+  Status CheckTokens() const;
   Status ReadMerges();
   Status EndBlock(std::string_view product, size_t merges, size_t rank);
   Result<Merge> ReadMerge(size_t rank) const;
@@ -155,10 +155,15 @@ Status Reader::CheckAddedTokens() const {
   return {};
 }
 
-Status Reader::CheckCharacters() const {
+Status Reader::CheckTokens() const {
   const auto is_normal = [this](std::string_view text) { return IsNormal(text); };
   for (const auto& [text, id] : ids_) {
     if (Type(id) != TokenType::kNormal) continue;
+    if (text.size() > kMaxPieceBytes) {
+      return BadInput("model.vocab[" + ShownText(std::string(text)) + "] is " +
+                      std::to_string(text.size()) + " bytes long; at most " +
+                      std::to_string(kMaxPieceBytes) + " are supported");
+    }
     const std::string_view lacking = LackingCharacter(text, is_normal);
     if (lacking.empty()) continue;
     return BadInput("model.vocab has " + Quote(text) + ", but not its character " + Quote(lacking) +
@@ -241,7 +246,7 @@ Result<SentencePieceRules> Reader::Read() {
   TRINE_RETURN_IF_ERROR(MarkTypes());
   TRINE_RETURN_IF_ERROR(ReadSpaceRules());
   TRINE_RETURN_IF_ERROR(CheckAddedTokens());
-  TRINE_RETURN_IF_ERROR(CheckCharacters());
+  TRINE_RETURN_IF_ERROR(CheckTokens());
   TRINE_RETURN_IF_ERROR(ReadMerges());
   return std::move(rules_);
 }

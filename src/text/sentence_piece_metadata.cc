@@ -12,9 +12,6 @@ namespace {
 constexpr const char* kTokens = "tokenizer.ggml.tokens";
 constexpr const char* kScores = "tokenizer.ggml.scores";
 
-// Finding all ways to make a token of two takes the square of its length.
-constexpr size_t kMaxTokenBytes = 256;
-
 bool ToBytes(std::string_view text, TokenType type, std::string* bytes) {
   if (type == TokenType::kControl || type == TokenType::kUnknown) return false;
   if (type == TokenType::kByte) {
@@ -82,9 +79,9 @@ Status AddTokens(const std::vector<std::string>& texts, const Vocabulary& vocabu
     const std::string_view piece = vocabulary.pieces[id];
     const std::string name = std::string(kTokens) + "[" + std::to_string(id) + "]";
     const bool normal = type == TokenType::kNormal;
-    if (normal && piece.size() > kMaxTokenBytes) {
+    if (normal && piece.size() > kMaxPieceBytes) {
       return BadInput(name + " is " + std::to_string(piece.size()) + " bytes long; at most " +
-                      std::to_string(kMaxTokenBytes) + " are supported");
+                      std::to_string(kMaxPieceBytes) + " are supported");
     }
     TRINE_RETURN_IF_ERROR(builder->AddToken(normal ? piece : std::string_view()));
     if (normal) joins->AddToken(piece);
