@@ -249,7 +249,7 @@ class Damaged(unittest.TestCase):
                      "the files again")
         table["weight_map"][name] = "../x.safetensors"
         index.write_text(json.dumps(table))
-        self.refused(path, f"{index}: weight_map.'{name}' is \"../x.safetensors\"; the name of a "
+        self.refused(path, f"{index}: weight_map.{name} is \"../x.safetensors\"; the name of a "
                      ".safetensors file beside it is needed")
 
     def test_Header(self):
