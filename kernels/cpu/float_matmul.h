@@ -18,7 +18,7 @@ constexpr int PanelsAtOnce() {
   return TT == 1 ? 4 : TT == 2 ? 2 : 1;
 #endif
 }
-constexpr int64_t kSlabCols = 128;        // 32 KiB with the 4 panels
+constexpr int64_t kSlabCols = 96;         // 24 KiB with the 4 panels
 constexpr int64_t kPrefetchBytes = 1024;  // ahead in each panel; a line is 64
 
 // One group of panels, one block of columns.
@@ -31,14 +31,17 @@ struct FloatBlock {
   bool first;                      // granule
 };
 
-// acc[p][t] += w[p][k] x[k][t], one k after the other. With kStream, w comes from memory.
+// acc[p][t] += w[p][k] x[k][t], one k after the other. With kStream, w comes from memory and is
+// fetched ahead; without it the next tile's x is, which lies too far off for the processor to guess
+// (+75 % where x is larger than the second-level cache).
 template <int P, int TT, bool kStream, typename Element>
-TRINE_INLINE static inline void MultiplyTile(const Element* const* w, const float* x, int64_t n,
-                                             F32x16 (&acc)[P * TT]) {
+TRINE_INLINE static inline void MultiplyTile(const Element* const* w, const float* x,
+                                             const float* next, int64_t n, F32x16 (&acc)[P * TT]) {
   const Element* at[P];
   Unrolled<P>([&](int p) TRINE_INLINE { at[p] = w[p]; });
   const auto columns = [&](int64_t count) TRINE_INLINE {
-    for (int64_t i = 0; i < count; ++i, x += TT) {
+    for (int64_t i = 0; i < count; ++i, x += TT, next += TT) {
+      if constexpr (!kStream) __builtin_prefetch(next);
       F32x16 lanes[P];
       Unrolled<P>([&](int p) TRINE_INLINE {
         lanes[p] = LoadLanes(at[p]);
@@ -65,14 +68,14 @@ TRINE_INLINE static inline void MultiplyTile(const Element* const* w, const floa
 
 // One tile: sums begin at zero or in `kept`, and end with `emit` or in `kept` [panels][TT][16].
 template <int TT, bool kStream, typename Element, typename Emit>
-static inline void FloatTile(const FloatBlock<Element>& block, const float* x, int64_t t0,
-                             float* kept, const Emit& emit) {
+static inline void FloatTile(const FloatBlock<Element>& block, const float* x, const float* next,
+                             int64_t t0, float* kept, const Emit& emit) {
   constexpr int P = PanelsAtOnce<TT>();
   for (int first = 0; first < block.panels; first += P, kept += P * TT * 16) {
     F32x16 acc[P * TT];
     Unrolled<P * TT>([&](int i)
                          TRINE_INLINE { acc[i] = block.begins ? Zero() : Load(kept + i * 16); });
-    MultiplyTile<P, TT, kStream>(block.w + first, x, block.n, acc);
+    MultiplyTile<P, TT, kStream>(block.w + first, x, next, block.n, acc);
     alignas(64) float done[P * TT * 16];
     float* to = block.ends ? done : kept;
     Unrolled<P * TT>([&](int i) TRINE_INLINE { Store(to + i * 16, acc[i]); });
@@ -147,7 +150,9 @@ static void FloatPanels(const Panels& w, const Activations& a, int64_t begin, in
           n = block.n;
           const auto tiles = [&]<bool kStream>(const auto& weights) {
             ForTokenTiles<kTileTokens>(t0, t1, [&]<int TT>(int64_t t) {
-              FloatTile<TT, kStream>(weights, a.tiles + t * w.cols + k * TT, t,
+              const int64_t after = t + TT < t1 ? t + TT : t0;
+              FloatTile<TT, kStream>(weights, a.tiles + t * w.cols + k * TT,
+                                     a.tiles + after * w.cols + k * TT, t,
                                      kept + (t - t0) * kGroupPanels * 16, emit);
             });
           };
