@@ -48,13 +48,14 @@ struct Activations {
   float* kept = nullptr;         // scratch of one thread: KeptFloats(tokens), aligned to 64 bytes
 };
 
-// Float kinds: tokens of a tile; tokens and panels whose sums pass through `kept` together.
+// Float kinds: tokens of a tile, panels that meet it, tokens whose sums pass through `kept`
+// together.
 inline constexpr int kTileTokens = 6;
+inline constexpr int kGroupPanels = 4;
 inline constexpr int64_t kBlockTokens = 86 * kTileTokens;
-inline constexpr int64_t kBlockPanels = 8;
 inline constexpr int64_t KeptFloats(int64_t tokens) {
   if (tokens <= kTileTokens) return 0;
-  return kBlockPanels * 16 * (tokens < kBlockTokens ? tokens : kBlockTokens);
+  return kGroupPanels * 16 * (tokens < kBlockTokens ? tokens : kBlockTokens);
 }
 
 // The largest integers of either kind; that of 16 bits has the high byte 127 when rounded.

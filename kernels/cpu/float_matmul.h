@@ -9,7 +9,6 @@
 // A tile is 4 panels and 6 tokens: 24 sums, 4 weights and one value of x fill 29 of AVX-512's 32
 // registers, and a column costs 10 loads for its 24 multiply-adds. AVX2 has 16 registers and two to
 // a panel, so it takes a tile in parts, as many panels at a time as its tokens leave room for.
-constexpr int kGroupPanels = 4;
 template <int TT>
 constexpr int PanelsAtOnce() {
 #ifdef TRINE_SIMD_AVX512
@@ -18,7 +17,7 @@ constexpr int PanelsAtOnce() {
   return TT == 1 ? 4 : TT == 2 ? 2 : 1;
 #endif
 }
-constexpr int64_t kSlabCols = 96;         // 24 KiB with the 4 panels
+constexpr int64_t kSlabCols = 128;        // 24 KiB with the 4 panels
 constexpr int64_t kPrefetchBytes = 1024;  // ahead in each panel; a line is 64
 
 // One group of panels, one block of columns.
@@ -129,40 +128,32 @@ static inline FloatBlock<Element> BlockAt(const Panels& w, int64_t panel, int64_
 }
 
 // Panels [begin, end) times all tokens; emit(panel, token, sums, first) for every granule. The
-// sums of kBlockPanels x kBlockTokens and a block of x's columns stay in the second-level cache.
+// sums of a group and kBlockTokens, and those tokens' slice of x, stay in the second-level cache.
 template <typename Element, typename Emit>
 static void FloatPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
                         int64_t granule, const Emit& emit) {
   alignas(64) float slab[kGroupPanels * kSlabCols * 16];
-  const int64_t tokens = a.x.rows;
-  const bool direct = tokens <= kTileTokens;
-  const int64_t step = direct ? kGroupPanels : kBlockPanels, depth = direct ? w.cols : kSlabCols;
-  for (int64_t t0 = 0; t0 < tokens; t0 += kBlockTokens) {
-    const int64_t t1 = t0 + kBlockTokens < tokens ? t0 + kBlockTokens : tokens;
-    for (int64_t p0 = begin; p0 < end; p0 += step) {
-      const int64_t p1 = p0 + step < end ? p0 + step : end;
+  const bool direct = a.x.rows <= kTileTokens;
+  for (int64_t t0 = 0; t0 < a.x.rows; t0 += kBlockTokens) {
+    const int64_t t1 = t0 + kBlockTokens < a.x.rows ? t0 + kBlockTokens : a.x.rows;
+    for (int64_t p = begin; p < end; p += kGroupPanels) {
       int64_t k = 0;
       do {
-        float* kept = a.kept;
-        int64_t n = 0;
-        for (int64_t p = p0; p < p1; p += kGroupPanels, kept += (t1 - t0) * kGroupPanels * 16) {
-          const auto block = BlockAt<Element>(w, p, p1, k, depth, granule);
-          n = block.n;
-          const auto tiles = [&]<bool kStream>(const auto& weights) {
-            ForTokenTiles<kTileTokens>(t0, t1, [&]<int TT>(int64_t t) {
-              const int64_t after = t + TT < t1 ? t + TT : t0;
-              FloatTile<TT, kStream>(weights, a.tiles + t * w.cols + k * TT,
-                                     a.tiles + after * w.cols + k * TT, t,
-                                     kept + (t - t0) * kGroupPanels * 16, emit);
-            });
-          };
-          if (direct) {
-            tiles.template operator()<true>(block);
-          } else {
-            tiles.template operator()<false>(UnpackSlab(block, slab));
-          }
+        const auto block = BlockAt<Element>(w, p, end, k, direct ? w.cols : kSlabCols, granule);
+        const auto tiles = [&]<bool kStream>(const auto& weights) {
+          ForTokenTiles<kTileTokens>(t0, t1, [&]<int TT>(int64_t t) {
+            const int64_t after = t + TT < t1 ? t + TT : t0;
+            FloatTile<TT, kStream>(weights, a.tiles + t * w.cols + k * TT,
+                                   a.tiles + after * w.cols + k * TT, t,
+                                   a.kept + (t - t0) * kGroupPanels * 16, emit);
+          });
+        };
+        if (direct) {
+          tiles.template operator()<true>(block);
+        } else {
+          tiles.template operator()<false>(UnpackSlab(block, slab));
         }
-        k += n;
+        k += block.n;
       } while (k < w.cols);
     }
   }

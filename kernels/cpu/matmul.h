@@ -161,12 +161,18 @@ static inline void StoreLinear(const Panels& w, int64_t panel, F32x16 sums, cons
 static inline void AddGranule(const Panels& w, int64_t panel, F32x16 sums, bool first,
                               int64_t* words) {
   const int64_t row = 16 * panel;
-  const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
-  const size_t bytes = static_cast<size_t>(rows) * sizeof(int64_t);
-  alignas(64) int64_t total[16] = {};
-  if (!first) __builtin_memcpy(total, words + row, bytes);
-  const int64_t faults = AccumulatePartial(total, sums);
-  __builtin_memcpy(words + row, total, bytes);
+  const int64_t rows = w.rows - row;
+  alignas(64) int64_t part[16];  // of the last panel
+  int64_t* to = rows < 16 ? part : words + row;
+  if (first) {
+    __builtin_memset(to, 0, sizeof part);
+  } else if (rows < 16) {
+    for (int64_t i = 0; i < 16; ++i) part[i] = i < rows ? words[row + i] : 0;
+  }
+  const int64_t faults = AccumulatePartial(to, sums);
+  for (int64_t i = 0; i < 16 && rows < 16; ++i) {
+    if (i < rows) words[row + i] = part[i];
+  }
   if (faults != 0) __atomic_fetch_add(words + w.rows, faults, __ATOMIC_RELAXED);
 }
 

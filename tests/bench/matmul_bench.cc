@@ -34,10 +34,11 @@ namespace {
 constexpr int64_t kDecodeBytes = int64_t{2} << 30;  // per set: far more than a share of any cache
 constexpr int64_t kPrefillTokens = 512;
 
+// Those of a 27B: FFN up, FFN down and the attention's output; the latter two in granules.
 struct Shape {
-  int64_t rows, cols;
+  int64_t rows, cols, granule;
 };
-constexpr Shape kShapes[] = {{17408, 5120}, {5120, 17408}, {4096, 4096}};
+constexpr Shape kShapes[] = {{17408, 5120, 0}, {5120, 17408, 1024}, {5120, 6144, 128}};
 
 // One thread is timed by the processor's time, so that others on the machine count less.
 template <typename Work>
@@ -82,7 +83,7 @@ std::unique_ptr<Weight> MakeWeight(Backend& backend, DType type, const Shape& sh
                                                  : FloatToBits(value);
     std::memcpy(&rows[i * width], &bits, width);
   }
-  const WeightDesc desc{type, shape.rows, {{0, shape.cols}}, 0};
+  const WeightDesc desc{type, shape.rows, {{0, shape.cols}}, shape.granule};
   const int64_t row_bytes = RowBytes(type, shape.cols);
   return backend
       .LoadWeight(desc,
@@ -96,6 +97,44 @@ std::unique_ptr<Weight> MakeWeight(Backend& backend, DType type, const Shape& sh
                   })
       .weight;
 }
+
+// Tokens times weights: Linear, or LinearPartial where the shape has granules.
+class Product {
+ public:
+  Product(const Shape& shape, int64_t tokens)
+      : shape_(shape),
+        tokens_(tokens),
+        x_(NoiseRows(tokens, shape.cols, 1)),
+        y_(static_cast<size_t>(tokens * shape.rows)),
+        words_(static_cast<size_t>(tokens * words_per_row())) {}
+
+  void Run(Backend& backend, const Weight& weight) {
+    const F32View x{x_.data(), tokens_, shape_.cols, shape_.cols};
+    if (shape_.granule == 0) {
+      const LinearTask task[] = {
+          {&weight, nullptr, {y_.data(), tokens_, shape_.rows, shape_.rows}}};
+      backend.Linear(x, task);
+    } else {
+      backend.LinearPartial(x, weight, {words_.data(), tokens_, words_per_row(), words_per_row()});
+    }
+  }
+
+  double at(int64_t t, int64_t n) const {
+    if (shape_.granule == 0) return y_[static_cast<size_t>(t * shape_.rows + n)];
+    const int64_t word = words_[static_cast<size_t>(t * words_per_row() + n)];
+    return static_cast<double>(word) / kPartialScale;
+  }
+
+  const float* x() const { return x_.data(); }
+
+ private:
+  int64_t words_per_row() const { return shape_.rows + kPartialExtraWords; }
+
+  Shape shape_;
+  int64_t tokens_;
+  std::vector<float> x_, y_;
+  std::vector<int64_t> words_;
+};
 
 // The least a kernel could do: every byte is read once and added, by vectors of 64 bytes.
 typedef uint64_t Wide __attribute__((vector_size(64)));
@@ -124,6 +163,18 @@ void PlainRead(cpu::ThreadPool& pool, const std::vector<std::unique_ptr<Weight>>
   }
 }
 
+void Print(const char* what, const Shape& shape, DType type, int threads, double work,
+           const char* unit, const std::vector<double>& ours, const char* other,
+           const std::vector<double>& others) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(others[i] / ours[i]);
+  std::printf("%-7s  %5lld x %5lld / %4lld  %-4s  threads %2d  %6.1f %s  %s %6.1f  ratio %.3f\n",
+              what, static_cast<long long>(shape.rows), static_cast<long long>(shape.cols),
+              static_cast<long long>(shape.granule), Info(type).name, threads, work / Median(ours),
+              unit, other, work / Median(others), Median(ratios));
+  std::fflush(stdout);
+}
+
 void Decode(DType type, const Shape& shape, int threads, int rounds) {
   std::string error;
   const auto backend = MakeCpuBackend({threads}, &error);
@@ -133,107 +184,86 @@ void Decode(DType type, const Shape& shape, int threads, int rounds) {
   for (; bytes < kDecodeBytes; bytes += weights.back()->bytes()) {
     weights.push_back(MakeWeight(*backend, type, shape));
   }
-  std::vector<float> x = NoiseRows(1, shape.cols, 1), y(static_cast<size_t>(shape.rows));
+  Product product(shape, 1);
   const auto decode = [&] {
-    for (const auto& weight : weights) {
-      const LinearTask task[] = {{weight.get(), nullptr, {y.data(), 1, shape.rows, shape.rows}}};
-      backend->Linear({x.data(), 1, shape.cols, shape.cols}, task);
-    }
+    for (const auto& weight : weights) product.Run(*backend, *weight);
   };
-  std::vector<double> ours, plain, ratios;
+  std::vector<double> ours, plain;
   for (int round = 0; round <= rounds; ++round) {
     const double read = Seconds(threads, [&] { PlainRead(pool, weights); });
     const double mine = Seconds(threads, decode);
     if (round == 0) continue;  // warms up
     ours.push_back(mine);
     plain.push_back(read);
-    ratios.push_back(read / mine);
   }
-  const double gigabytes = static_cast<double>(bytes) * 1e-9;
-  std::printf(
-      "decode   %5lld x %5lld  %-4s  %2d threads  %6.1f GB/s  plain read %6.1f  ratio %.3f (best "
-      "by best %.3f)\n",
-      static_cast<long long>(shape.rows), static_cast<long long>(shape.cols), Info(type).name,
-      threads, gigabytes / Median(ours), gigabytes / Median(plain), Median(ratios),
-      *std::min_element(plain.begin(), plain.end()) / *std::min_element(ours.begin(), ours.end()));
-  std::fflush(stdout);
+  Print("decode", shape, type, threads, static_cast<double>(bytes) * 1e-9, "GB/s", ours,
+        "plain read", plain);
 }
 
-#ifdef TRINE_OPENBLAS
-// y = x W^T, row-major, W [N, K] of the values that the weight was made of.
+// y = x W^T by sgemm, row-major, W [N, K] of the values that the weight is made of.
 class Opponent {
  public:
-  explicit Opponent(const Shape& shape)
-      : shape_(shape), w_(static_cast<size_t>(shape.rows * shape.cols)) {
-    for (int64_t n = 0; n < shape.rows; ++n) {
-      for (int64_t k = 0; k < shape.cols; ++k) {
-        w_[static_cast<size_t>(n * shape.cols + k)] =
-            Noise(static_cast<uint64_t>(n % 16 * shape.cols + k));
-      }
-    }
+  explicit Opponent([[maybe_unused]] const Shape& shape) {
+#ifdef TRINE_OPENBLAS
+    shape_ = shape;
+    w_ = NoiseRows(16, shape.cols, 0);
+    w_.reserve(static_cast<size_t>(shape.rows * shape.cols));
+    for (size_t i = 0; w_.size() < w_.capacity(); ++i) w_.push_back(w_[i]);
+    y_.resize(static_cast<size_t>(kPrefillTokens * shape.rows));
+#endif
   }
 
-  void Multiply(const std::vector<float>& x, int threads, std::vector<float>& y) const {
+  double SecondsOf([[maybe_unused]] const Product& product, [[maybe_unused]] int threads) {
+#ifdef TRINE_OPENBLAS
     openblas_set_num_threads(threads);
     const auto n = static_cast<blasint>(shape_.rows), k = static_cast<blasint>(shape_.cols);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, kPrefillTokens, n, k, 1, x.data(), k,
-                w_.data(), k, 0, y.data(), n);
+    return Seconds(threads, [&] {
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, kPrefillTokens, n, k, 1, product.x(), k,
+                  w_.data(), k, 0, y_.data(), n);
+    });
+#else
+    return NAN;
+#endif
+  }
+
+  double LargestDifference(const Product& product) const {
+    double worst = 0;
+    for (size_t i = 0; i < y_.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      worst = std::max(worst, std::fabs(product.at(at / shape_.rows, at % shape_.rows) - y_[i]));
+    }
+    return worst;
   }
 
  private:
-  Shape shape_;
-  std::vector<float> w_;
+  Shape shape_{};
+  std::vector<float> w_, y_;
 };
-#endif
 
 void Prefill(const Shape& shape, int threads, int rounds) {
   std::string error;
   const auto backend = MakeCpuBackend({threads}, &error);
-  const DType types[] = {DType::kF32, DType::kF16, DType::kBF16};
+  const DType types[] = {DType::kF16, DType::kBF16, DType::kF32};
   std::vector<std::unique_ptr<Weight>> weights;
   for (const DType type : types) weights.push_back(MakeWeight(*backend, type, shape));
-  const auto floats = static_cast<size_t>(kPrefillTokens * shape.rows);
-  std::vector<float> x = NoiseRows(kPrefillTokens, shape.cols, 1), y(floats);
-  std::vector<double> seconds[3], ratios[3], blas;
-#ifdef TRINE_OPENBLAS
-  const Opponent opponent(shape);
-  std::vector<float> expected(floats);
-#endif
+  Product product(shape, kPrefillTokens);
+  Opponent opponent(shape);
+  std::vector<double> ours[3], blas;
   for (int round = 0; round <= rounds; ++round) {
-    double other = NAN;
-#ifdef TRINE_OPENBLAS
-    other = Seconds(threads, [&] { opponent.Multiply(x, threads, expected); });
-#endif
-    for (int i = 2; i >= 0; --i) {
-      const LinearTask task[] = {{weights[static_cast<size_t>(i)].get(),
-                                  nullptr,
-                                  {y.data(), kPrefillTokens, shape.rows, shape.rows}}};
-      const double mine = Seconds(threads, [&] {
-        backend->Linear({x.data(), kPrefillTokens, shape.cols, shape.cols}, task);
-      });
-      if (round == 0) continue;  // warms up
-      seconds[i].push_back(mine);
-      ratios[i].push_back(other / mine);
+    const double other = opponent.SecondsOf(product, threads);
+    if (round > 0) blas.push_back(other);  // round 0 warms up
+    for (size_t i = 0; i < 3; ++i) {
+      const double mine = Seconds(threads, [&] { product.Run(*backend, *weights[i]); });
+      if (round > 0) ours[i].push_back(mine);
     }
-    if (round > 0) blas.push_back(other);
   }
-  const double gigaflops = 2e-9 * static_cast<double>(kPrefillTokens * shape.rows * shape.cols);
-  for (int i = 0; i < 3; ++i) {
-    std::printf(
-        "prefill  %5lld x %5lld  %-4s  %2d threads  %6.1f GFLOP/s  sgemm %6.1f  ratio %.3f (best "
-        "by best %.3f)\n",
-        static_cast<long long>(shape.rows), static_cast<long long>(shape.cols), Info(types[i]).name,
-        threads, gigaflops / Median(seconds[i]), gigaflops / Median(blas), Median(ratios[i]),
-        *std::min_element(blas.begin(), blas.end()) /
-            *std::min_element(seconds[i].begin(), seconds[i].end()));
+  const double work = 2e-9 * static_cast<double>(kPrefillTokens * shape.rows * shape.cols);
+  for (size_t i = 0; i < 3; ++i) {
+    Print("prefill", shape, types[i], threads, work, "GFLOP/s", ours[i], "sgemm", blas);
   }
-#ifdef TRINE_OPENBLAS
-  double worst = 0;  // y is that of f32, the last
-  for (size_t i = 0; i < floats; ++i)
-    worst = std::max(worst, static_cast<double>(std::fabs(y[i] - expected[i])));
-  std::printf("         largest difference from sgemm %.1e\n", worst);
-#endif
-  std::fflush(stdout);
+  // The last product is that of f32, whose values are the opponent's.
+  std::printf("         largest difference from sgemm: %.1e\n",
+              opponent.LargestDifference(product));
 }
 
 }  // namespace
