@@ -136,18 +136,14 @@ class Product {
   std::vector<int64_t> words_;
 };
 
-// The least a kernel could do: every byte is read once and added, by vectors of 64 bytes, fetched
-// as far ahead as the kernels do.
+// The least a kernel could do: every byte is read once and added, by vectors of 64 bytes.
 typedef uint64_t Wide __attribute__((vector_size(64)));
 
 uint64_t SumBytes(const uint8_t* data, int64_t bytes) {
   const auto* wide = reinterpret_cast<const Wide*>(data);
   Wide sums[8] = {};
   for (int64_t i = 0; i + 8 <= bytes / 64; i += 8) {
-    for (int64_t j = 0; j < 8; ++j) {
-      __builtin_prefetch(wide + i + j + 16);
-      sums[j] += wide[i + j];
-    }
+    for (int64_t j = 0; j < 8; ++j) sums[j] += wide[i + j];
   }
   Wide total = {};
   for (const Wide& sum : sums) total += sum;
