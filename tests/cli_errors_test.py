@@ -292,8 +292,8 @@ class OptionErrors(ErrorCase):
     def test_WrongCommandLines_ExitTwo(self):
         mpi = (ALONE, MPI)  # --np would come after the error
         self.run_cases([
-            Case("verb", ["walk"], "unknown verb 'walk'; run, bench, inspect, plan, tokenize "
-                 "and synth exist (trine --help)", USAGE, launchers=mpi),
+            Case("verb", ["walk"], "unknown verb 'walk'; run, bench, perplexity, inspect, plan, "
+                 "tokenize and synth exist (trine --help)", USAGE, launchers=mpi),
             Case("no model", ["run", "-p", "x"], "run needs a model: -m MODEL.gguf", USAGE),
             Case("no prompt", ["run", "-m", F32_MODEL],
                  "run needs a prompt: -p TEXT or -f FILE", USAGE),

@@ -93,7 +93,9 @@ Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options,
   JobPlan plan;
   TRINE_ASSIGN(plan.model, PlanModel(store, ranks, options.split, *dry));
   plan.limits = MakeLimits(options, plan.model.config);
-  plan.step = {plan.limits.step_tokens, std::max(options.logit_rows, plan.limits.sequences)};
+  const int64_t rows = std::min(
+      options.logit_rows, kLogitBytes / (plan.limits.vocab * static_cast<int64_t>(sizeof(float))));
+  plan.step = {plan.limits.step_tokens, std::max(rows, plan.limits.sequences)};
   return plan;
 }
 

@@ -70,9 +70,11 @@ void RankExecutor::NoteFaults(const StepCommand& command) {
   for (const SequenceStep& step : command.sequences) {
     Slot& slot = slots_[static_cast<size_t>(step.slot)];
     const size_t end = token + static_cast<size_t>(step.tokens);
-    for (; token < end; ++token) slot.fault |= row_faults_[token] != 0;
-    while (row < command.rows.size() && static_cast<size_t>(command.rows[row].row) < end) {
-      result_.rows[row++].fault = slot.fault;
+    for (; token < end; ++token) {
+      slot.fault |= row_faults_[token] != 0;
+      const bool wanted =
+          row < command.rows.size() && static_cast<size_t>(command.rows[row].row) == token;
+      if (wanted) result_.rows[row++].fault = slot.fault;
     }
   }
 }
