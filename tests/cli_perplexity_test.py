@@ -285,6 +285,10 @@ class Refused(PerplexityCase):
         self.refused("the text has 16 tokens, but two windows of 9 need 18; give a longer text or a "
                      "smaller --ctx-size", LLAMA, "-p", "0123456789012345", "-c", 9)
         self.figures(LLAMA, "-p", "0123456789012345", "-c", 8)
+        path = self.path("line")
+        pathlib.Path(path).write_text("012345678901234\n")  # the end of the line does not count
+        self.refused("the text has 15 tokens, but two windows of 8 need 16; give a longer text or a "
+                     "smaller --ctx-size", LLAMA, "-f", path, "-c", 8)
 
     def test_ContextBeyondTheModels(self):
         self.refused("--ctx-size is 512, but the model was made for 256 tokens; give that or less",
@@ -294,9 +298,9 @@ class Refused(PerplexityCase):
         path, _ = self.saved(LLAMA, "short")
         os.truncate(path, ROWS * VOCAB * 4 - 4)
         for ranks in (0, 2):
-            self.refused(f"{path} has {ROWS * VOCAB * 4 - 4} bytes, but {ROWS} scored tokens of "
-                         f"{CHUNKS} windows and a vocabulary of {VOCAB} make {ROWS * VOCAB * 4}; "
-                         "give what --save-logits wrote for the same text, --ctx-size and --chunks",
+            self.refused(f"{path} has {ROWS * VOCAB * 4 - 4} bytes, but {ROWS} scored tokens "
+                         f"and a vocabulary of {VOCAB} make {ROWS * VOCAB * 4}; give what "
+                         "--save-logits wrote for the same text, --ctx-size and --chunks",
                          LLAMA, *BASE, "--kl-divergence", path, np=ranks)
 
     def test_ReferenceThatIsNotFinite_NamesTheToken(self):

@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "src/commands/commands.h"
-#include "src/core/file.h"
 #include "src/core/output_file.h"
 #include "src/engine/window_steps.h"
 #include "src/eval/perplexity_stats.h"
+#include "src/eval/reference_logits.h"
 
 namespace trine {
 namespace {
@@ -72,38 +72,6 @@ Result<TextWindows> CutText(const Settings& settings, const std::string& text,
   return windows;
 }
 
-// The logits of another run, [rows, vocabulary] f32, read as the rows come.
-class ReferenceLogits {
- public:
-  ReferenceLogits(const File& file, int64_t vocab) : file_(file), row_(vocab) {}
-
-  Status CheckSize(const TextWindows& windows) const {
-    const int64_t rows = windows.count * windows.rows();
-    const int64_t bytes = rows * row_ * 4;
-    if (file_.size() == bytes) return {};
-    return BadInput(file_.path() + " has " + std::to_string(file_.size()) + " bytes, but " +
-                    std::to_string(rows) + " scored tokens of " + std::to_string(windows.count) +
-                    " windows and a vocabulary of " + std::to_string(row_) + " make " +
-                    std::to_string(bytes) +
-                    "; give what --save-logits wrote for the same text, --ctx-size and --chunks");
-  }
-
-  // Rows [first, first + n), valid until the next call.
-  Result<std::span<const float>> Read(int64_t first, int64_t n) {
-    buffer_.resize(static_cast<size_t>(n * row_));
-    const auto bytes = std::as_writable_bytes(std::span(buffer_));
-    TRINE_RETURN_IF_ERROR(file_.Read(first * row_ * 4, std::ssize(bytes), bytes.data()));
-    return std::span<const float>(buffer_);
-  }
-
-  const std::string& path() const { return file_.path(); }
-
- private:
-  const File& file_;
-  int64_t row_;
-  std::vector<float> buffer_;
-};
-
 std::string Shortest(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -115,10 +83,10 @@ class Measurement {
   Measurement(const TextWindows& windows, Session& session)
       : windows_(windows), session_(session), row_(static_cast<size_t>(session.config().vocab)) {}
 
-  Status Open(const Settings& settings, const std::optional<File>& reference) {
+  Status Open(const Settings& settings, std::optional<File> reference) {
     if (reference) {
-      reference_.emplace(*reference, session_.config().vocab);
-      TRINE_RETURN_IF_ERROR(reference_->CheckSize(windows_));
+      reference_.emplace(std::move(*reference), session_.config().vocab);
+      TRINE_RETURN_IF_ERROR(reference_->CheckRows(windows_.count * windows_.rows()));
     }
     if (!settings.save_logits.empty()) {
       TRINE_ASSIGN(OutputFile file, OutputFile::Create(settings.save_logits));
@@ -127,8 +95,8 @@ class Measurement {
     if (settings.csv.empty()) return {};
     TRINE_ASSIGN(OutputFile file, OutputFile::Create(settings.csv));
     csv_.emplace(std::move(file));
-    return WriteText(reference ? "window,position,token,nll,kl,p,reference_p,same_top\n"
-                               : "window,position,token,nll\n");
+    return WriteText(reference_ ? "window,position,token,nll,kl,p,reference_p,same_top\n"
+                                : "window,position,token,nll\n");
   }
 
   Status Run() {
@@ -291,17 +259,17 @@ void PrintJson(const TextWindows& windows, const Estimate& perplexity,
   std::printf("%s\n", json.dump(2).c_str());
 }
 
-Status Measure(const Settings& settings, const Inputs& inputs, Session& session) {
+Status Measure(const Settings& settings, Inputs inputs, Session& session) {
   TRINE_ASSIGN(const TextWindows windows, CutText(settings, inputs.text, session));
   Measurement measurement(windows, session);
-  TRINE_RETURN_IF_ERROR(measurement.Open(settings, inputs.reference));
+  TRINE_RETURN_IF_ERROR(measurement.Open(settings, std::move(inputs.reference)));
   std::fprintf(stderr, "  %lld windows of %lld tokens, the last %lld of each scored\n",
                static_cast<long long>(windows.count), static_cast<long long>(windows.length),
                static_cast<long long>(windows.rows()));
   TRINE_RETURN_IF_ERROR(measurement.Run());
   const Estimate perplexity = Perplexity(measurement.scores());
   std::optional<Comparison> comparison;
-  if (inputs.reference) comparison = Compare(measurement.scores());
+  if (!settings.kl_divergence.empty()) comparison = Compare(measurement.scores());
   if (settings.json) {
     PrintJson(windows, perplexity, comparison);
   } else {
@@ -328,7 +296,8 @@ Status PerplexityCommand(const Settings& settings, Ranks ranks) {
           : std::clamp<int64_t>(settings.batch / settings.context, 1, kMostWindowsAtOnce);
   TRINE_ASSIGN(const std::unique_ptr<Session> session,
                OpenSession(settings, ranks, at_once, /*logit_rows=*/settings.batch));
-  return RunSession(ranks, *session, [&] { return Measure(settings, inputs, *session); });
+  return RunSession(ranks, *session,
+                    [&] { return Measure(settings, std::move(inputs), *session); });
 }
 
 }  // namespace trine
