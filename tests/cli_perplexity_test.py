@@ -23,6 +23,7 @@ VOCAB = 263
 CONTEXT, CHUNKS = ORACLE["tiny"]["context"], ORACLE["tiny"]["chunks"]
 ROWS = CHUNKS * (CONTEXT - 1 - CONTEXT // 2)
 BASE = ["-f", LICENCE, "-c", CONTEXT, "--chunks", CHUNKS]
+STEPS = ["-b", 2 * CONTEXT]  # several for a text
 
 
 class PerplexityCase(unittest.TestCase):
@@ -145,7 +146,7 @@ class Divergence(PerplexityCase):
     def test_FromItself_IsNothing(self):
         reference, alone = self.saved(QWEN3, "self")
         for ranks in (0, 3):
-            found = self.figures(QWEN3, *BASE, "--kl-divergence", reference, np=ranks)
+            found = self.figures(QWEN3, *BASE, *STEPS, "--kl-divergence", reference, np=ranks)
             self.assertEqual({name: found[name] for name in alone}, alone)
             self.assertEqual(set(found["kl_percentiles"].values()), {0})
             for name, value in found.items():
@@ -164,7 +165,7 @@ class Divergence(PerplexityCase):
         theirs = struct.unpack(f"<{len(mine)}f", noisy)
         pathlib.Path(path).write_bytes(noisy)
         table = self.path("noise.csv")
-        found = self.figures(QWEN3, *BASE, "--kl-divergence", path, "--csv", table)
+        found = self.figures(QWEN3, *BASE, *STEPS, "--kl-divergence", path, "--csv", table)
         with open(table, newline="") as file:
             lines = list(csv.DictReader(file))
         self.assertEqual(len(lines), ROWS)
@@ -184,7 +185,8 @@ class Divergence(PerplexityCase):
             return [v - total for v in values]
         mine, theirs = logs(row), logs(reference)
         kl = math.fsum(math.exp(p) * (p - q) for p, q in zip(theirs, mine))
-        return -mine[token], -theirs[token], kl, row.index(max(row)) == reference.index(max(reference))
+        same = row.index(max(row)) == reference.index(max(reference))
+        return -mine[token], -theirs[token], kl, same
 
     @staticmethod
     def summary(scores):
@@ -282,13 +284,13 @@ class Written(PerplexityCase):
 
 class Refused(PerplexityCase):
     def test_ShortText_NamesBothNumbers(self):
-        self.refused("the text has 16 tokens, but two windows of 9 need 18; give a longer text or a "
-                     "smaller --ctx-size", LLAMA, "-p", "0123456789012345", "-c", 9)
+        self.refused("the text has 16 tokens, but two windows of 9 need 18; give a longer text or "
+                     "a smaller --ctx-size", LLAMA, "-p", "0123456789012345", "-c", 9)
         self.figures(LLAMA, "-p", "0123456789012345", "-c", 8)
         path = self.path("line")
         pathlib.Path(path).write_text("012345678901234\n")  # the end of the line does not count
-        self.refused("the text has 15 tokens, but two windows of 8 need 16; give a longer text or a "
-                     "smaller --ctx-size", LLAMA, "-f", path, "-c", 8)
+        self.refused("the text has 15 tokens, but two windows of 8 need 16; give a longer text or "
+                     "a smaller --ctx-size", LLAMA, "-f", path, "-c", 8)
 
     def test_ContextBeyondTheModels(self):
         self.refused("--ctx-size is 512, but the model was made for 256 tokens; give that or less",
