@@ -326,10 +326,10 @@ class Refused(PerplexityCase):
         pathlib.Path(path).write_bytes(data)
         logits = self.path("partial")
         for how in (dict(), dict(np=3)):
-            self.refused(f"window {place // CONTEXT + 1}, token {place % CONTEXT}, or one before it "
-                         "in the window: a value was not finite or beyond 2^22; the file is damaged, "
-                         "or the model needs --compute f32", path, *BASE, "--save-logits", logits,
-                         **how)
+            self.refused(f"window {place // CONTEXT + 1}, token {place % CONTEXT}, or one before "
+                         "it in the window: a value was not finite or beyond 2^22; the file is "
+                         "damaged, or the model needs --compute f32", path, *BASE, "--save-logits",
+                         logits, **how)
             self.assertFalse([name for name in os.listdir(self.folder) if "partial" in name])
 
     def test_WrongOptions(self):
@@ -338,7 +338,8 @@ class Refused(PerplexityCase):
         self.refused(usage, LLAMA, code=2)
         self.refused(usage, LLAMA, "-p", "x", "-f", LICENCE, code=2)
         self.refused(usage, LLAMA, "-p", "x", "-p", "y", code=2)
-        self.refused("--ctx-size is 2; 3 to 16777216 is possible", LLAMA, "-p", "x", "-c", 2, code=2)
+        self.refused("--ctx-size is 2; 3 to 16777216 is possible", LLAMA, "-p", "x", "-c", 2,
+                     code=2)
         self.refused("--chunks is 0; 1 to 16777216 is possible", LLAMA, "-p", "x", "--chunks",
                      0, code=2)
         self.refused("unrecognised option '--kl-divergence-base' (trine perplexity --help)", LLAMA,
