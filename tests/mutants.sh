@@ -36,7 +36,7 @@ mutants=(
   "window-slot-job|src/engine/window_steps.cc|s/window_ % limits_.slots/0/|window_test|Job.WindowsInAnySteps_GiveTheBitsOfEachAlone|the same, seen by the logits"
   "window-rows|src/engine/window_steps.cc|s/limits_.rows - .*;/limits_.rows;/|window_test|WindowSteps.AnyLimits_GiveEveryWindowItsTokens|more rows of logits than the step holds"
   "row-fault|src/engine/rank_loop.cc|s/rows\[row++\].fault = slot.fault/rows[row++].fault = false/|window_test|Job.FaultyToken_MarksTheRowsFromItOn|rows of a faulty sequence are given out"
-  "logit-bytes|src/engine/job_plan.cc|s/kLogitBytes \/ /kLogitBytes * 8 \/ /|window_test|PlanJob.LogitRows_AreBoundByTheirBytes|eight times the logits in a step"
+  "logit-bytes|src/engine/job_plan.cc|s/logit_bytes \/ row_bytes/logit_bytes * 8 \/ row_bytes/|window_test|PlanJob.LogitBytes_BoundTheRows|eight times the logits in a step"
   "divergence|src/eval/token_score.cc|s/terms.values\[i\] \*= /terms.values[i] *= 1 + /|eval_test|ScoreToken.AsInLongDouble|KL divergence plus one"
   "block-sum|src/eval/token_score.cc|s/blocks.push_back({top, /blocks.push_back({largest, /|eval_test|ScoreToken.AsInLongDouble|a block's sum scaled by another maximum"
   "exp|src/eval/token_score.cc|s/1.0 \/ 720;/1.0 \/ 721;/|eval_test|ExpBelowOne.AsTheLibrary|a coefficient of exp"

@@ -223,19 +223,23 @@ TEST(Job, FaultyToken_MarksTheRowsFromItOn) {
   std::remove(options.model.c_str());
 }
 
-// As many rows of logits in a step as fit the limit; at least one a sequence.
-TEST(PlanJob, LogitRows_AreBoundByTheirBytes) {
+// As many rows of logits in a step as fit in the bytes; at least one a sequence, at most the
+// tokens.
+TEST(PlanJob, LogitBytes_BoundTheRows) {
   const auto store = OpenWeights(DataPath("tiny/qwen3_q4_1.gguf"));  // 2100 rows of vocabulary
   ASSERT_TRUE(store.ok());
   SessionOptions options;
   options.sequences = 3;
-  const auto rows = [&](int64_t wanted) {
-    options.logit_rows = wanted;
+  options.step_tokens = 100;
+  const auto rows = [&](int64_t bytes) {
+    options.logit_bytes = bytes;
     return PlanJob(**store, options, 1)->step.logit_rows;
   };
   EXPECT_EQ(rows(0), 3);
-  EXPECT_EQ(rows(100), 100);
-  EXPECT_EQ(rows(1000000), kLogitBytes / (2100 * 4));
+  EXPECT_EQ(rows(2100 * 4 * 50 - 1), 49);
+  EXPECT_EQ(rows(1 << 30), 100);
+  options.logit_rows = 200;
+  EXPECT_EQ(rows(2100 * 4 * 50), 200);
 }
 
 }  // namespace

@@ -53,9 +53,9 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 void PrintKernels(const std::vector<std::vector<Claim>>& claims_by_rank);
 
 // What run, bench and perplexity share: a session from the settings for `sequences` at once, with a
-// progress bar on a terminal and a line on stderr that says what runs where. logit_rows as in
+// progress bar on a terminal and a line on stderr that says what runs where. logit_bytes as in
 // SessionOptions. Collective.
 Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
-                                             int64_t sequences, int64_t logit_rows = 0);
+                                             int64_t sequences, int64_t logit_bytes = 0);
 
 }  // namespace trine

@@ -24,6 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMostWindowsAtOnce = 32;
+// Of a step. With the executor's copies and a reference, 128 MiB on rank 0.
+constexpr int64_t kLogitBytes = int64_t{32} << 20;
 
 double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -295,7 +297,7 @@ Status PerplexityCommand(const Settings& settings, Ranks ranks) {
           ? 1
           : std::clamp<int64_t>(settings.batch / settings.context, 1, kMostWindowsAtOnce);
   TRINE_ASSIGN(const std::unique_ptr<Session> session,
-               OpenSession(settings, ranks, at_once, /*logit_rows=*/settings.batch));
+               OpenSession(settings, ranks, at_once, kLogitBytes));
   return RunSession(ranks, *session,
                     [&] { return Measure(settings, std::move(inputs), *session); });
 }

@@ -22,12 +22,10 @@ struct SessionOptions {
   int64_t context = 4096;     // tokens of one sequence; 0: what the model was made for
   int64_t sequences = 1;      // at once
   int64_t step_tokens = 512;  // per step
-  int64_t logit_rows = 0;     // per step, as kLogitBytes permits; at least one a sequence
+  int64_t logit_rows = 0;     // per step; 0: one a sequence
+  int64_t logit_bytes = 0;    // or as many rows as these hold; rank 0 has up to three copies
   std::vector<double> split;  // weights of the ranks; empty: equal
 };
-
-// Of all logits of a step, beyond one row a sequence: rank 0 holds up to three copies of them.
-inline constexpr int64_t kLogitBytes = int64_t{32} << 20;
 
 struct JobPlan {
   ModelPlan model;
