@@ -1,5 +1,6 @@
 #include "launcher/cli.h"
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <filesystem>
 #include <fstream>
@@ -17,14 +18,16 @@ namespace {
 
 constexpr char kUsage[] =
     "trine VERB [options]        one rank\n"
-    "trine VERB --np N [options] run and bench: N ranks on this host (mpirun -np N trine VERB)\n\n"
-    "  run       generate text from a prompt\n"
-    "  bench     tokens per second of prefill (pp) and decode (tg)\n"
-    "  inspect   what a model file holds\n"
-    "  plan      what each of N ranks would hold, from headers alone\n"
-    "  tokenize  text to token ids, and back\n"
-    "  convert   a model into another container (.gguf, safetensors) or type\n"
-    "  synth     write a model file of a preset's shape with random weights\n\n"
+    "trine VERB --np N [options] run, bench, perplexity: N ranks on this host (mpirun -np N trine "
+    "VERB)\n\n"
+    "  run         generate text from a prompt\n"
+    "  bench       tokens per second of prefill (pp) and decode (tg)\n"
+    "  perplexity  how well a model predicts a text; KL divergence from another's logits\n"
+    "  inspect     what a model file holds\n"
+    "  plan        what each of N ranks would hold, from headers alone\n"
+    "  tokenize    text to token ids, and back\n"
+    "  convert     a model into another container (.gguf, safetensors) or type\n"
+    "  synth       write a model file of a preset's shape with random weights\n\n"
     "trine VERB --help lists a verb's options.\n";
 
 Status Usage(std::string message) {
@@ -113,6 +116,21 @@ po::options_description BenchOptions(Settings& s, Raw& raw) {
   return options;
 }
 
+po::options_description PerplexityOptions(Settings& s, Raw& raw) {
+  po::options_description options("Perplexity");
+  auto add = options.add_options();
+  add("prompt,p", po::value(&raw.prompt)->composing(), "the text, as it is");
+  add("file,f", po::value(&s.prompt_file), "the text, from a file; - is standard input");
+  add("chunks", po::value(&s.chunks)->default_value(s.chunks),
+      "windows of --ctx-size tokens, from the first; -1: all");
+  add("save-logits", po::value(&s.save_logits), "write the raw f32 logits of every scored token");
+  add("kl-divergence", po::value(&s.kl_divergence),
+      "compare with a reference: what --save-logits wrote for the same text and windows");
+  add("csv", po::value(&s.csv), "write a line for every scored token");
+  add("json", po::bool_switch(&s.json), "machine-readable");
+  return options;
+}
+
 po::options_description PlanOptions(Settings& s, Raw& raw) {
   const std::string presets = "in place of a file: " + PresetNames();
   po::options_description options("Plan");
@@ -165,7 +183,10 @@ po::options_description ConvertOptions(Settings& s, Raw& raw) {
 po::options_description VerbOptions(Settings& s, Raw& raw) {
   po::options_description options;
   auto add = options.add_options();
-  if (s.verb == "run") {
+  if (s.verb == "perplexity") {
+    s.context = 512;
+    options.add(ModelOptions(s, raw)).add(PerplexityOptions(s, raw));
+  } else if (s.verb == "run") {
     options.add(ModelOptions(s, raw)).add(PromptOptions(s, raw)).add(RunOptions(s, raw));
   } else if (s.verb == "bench") {
     options.add(ModelOptions(s, raw)).add(BenchOptions(s, raw));
@@ -179,7 +200,10 @@ po::options_description VerbOptions(Settings& s, Raw& raw) {
     add("model,m", po::value(&s.model), "model file");
     add("json", po::bool_switch(&s.json), "machine-readable");
   }
-  if (s.verb == "inspect") add("sha256", po::bool_switch(&s.sha256), "checksum of the files too");
+  if (s.verb == "inspect") {
+    add("sha256", po::bool_switch(&s.sha256), "checksum of the files too");
+    add("verify", po::value(&s.verify), "compare it with that in a file of sha256sum's format");
+  }
   if (s.verb == "tokenize") {
     add("decode", po::value(&s.decode), "token ids to turn into text, e.g. \"504 2187\"");
     options.add(PromptOptions(s, raw));
@@ -290,6 +314,18 @@ Status CheckRunOptions(const Raw& raw, Settings& s) {
   return {};
 }
 
+Status CheckPerplexityOptions(const Raw& raw, Settings& s) {
+  s.prompts = raw.prompt;
+  if (s.prompts.size() + (s.prompt_file.empty() ? 0 : 1) != 1) {
+    return Usage("perplexity needs one text: -f FILE or -p TEXT");
+  }
+  if (s.context != 0) {
+    TRINE_RETURN_IF_ERROR(InRange("--ctx-size", static_cast<double>(s.context), 3, 1 << 24));
+  }
+  if (s.chunks == -1) return {};
+  return InRange("--chunks", static_cast<double>(s.chunks), 1, 1 << 24);
+}
+
 Status CheckBenchOptions(const Raw& raw, bool json, Settings& s) {
   TRINE_ASSIGN(s.bench_prompt, ParseList<int64_t>("-p", raw.bench_prompt));
   TRINE_ASSIGN(s.bench_generate, ParseList<int64_t>("-n", raw.bench_generate));
@@ -346,11 +382,12 @@ Status Check(const Raw& raw, Settings& s) {
   if (s.verb != "plan" && s.model.empty()) {
     return Usage(s.verb + " needs a model: -m MODEL.gguf");
   }
-  if (s.verb == "run" || s.verb == "bench" || s.verb == "plan") {
+  if (s.verb == "run" || s.verb == "bench" || s.verb == "perplexity" || s.verb == "plan") {
     TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
   }
   if (s.verb == "run" || s.verb == "tokenize") TakePrompts(raw, s);
   if (s.verb == "run") return CheckRunOptions(raw, s);
+  if (s.verb == "perplexity") return CheckPerplexityOptions(raw, s);
   if (s.verb == "bench") return CheckBenchOptions(raw, s.json, s);
   if (s.verb == "tokenize" && s.prompts.empty() && s.prompt_file.empty() && s.decode.empty()) {
     return Usage("tokenize needs text: -p TEXT, -f FILE or --decode IDS");
@@ -412,10 +449,12 @@ Result<Settings> ParseCommandLine(int argc, const char* const* argv) {
     settings.help = verb == "--version" ? "trine " TRINE_VERSION "\n" : kUsage;
     return settings;
   }
-  if (verb != "run" && verb != "bench" && verb != "inspect" && verb != "plan" &&
-      verb != "tokenize" && verb != "convert" && verb != "synth") {
+  constexpr const char* kVerbs[] = {"run",  "bench",    "perplexity", "inspect",
+                                    "plan", "tokenize", "convert",    "synth"};
+  if (std::find(std::begin(kVerbs), std::end(kVerbs), verb) == std::end(kVerbs)) {
     return Usage((verb.empty() ? "no verb" : "unknown verb '" + verb + "'") +
-                 "; run, bench, inspect, plan, tokenize, convert and synth exist (trine --help)");
+                 "; run, bench, perplexity, inspect, plan, tokenize, convert and synth exist "
+                 "(trine --help)");
   }
   settings.verb = verb;
   TRINE_ASSIGN(const std::vector<std::string> arguments, ExpandAliases(argc, argv));

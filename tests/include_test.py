@@ -23,6 +23,7 @@ ALLOWED = {
     "src/engine/": ["src/engine/", "src/core/", "src/text/", "src/weights/", "src/models/",
                     "kernels/backend.h", "kernels/tensor.h", "kernels/gumbel.h",
                     "comm/communicator.h", "comm/control.h", "comm/world.h", "comm/status.h"],
+    "src/eval/": ["src/eval/", "src/core/"],
     "src/synth/": ["src/synth/", "src/core/", "src/text/", "src/weights/", "kernels/tensor.h",
                    "kernels/formats.h", "kernels/formats/"],
     "src/convert/": ["src/convert/", "src/core/", "src/text/", "src/weights/", "src/models/",
@@ -59,6 +60,7 @@ src/convert/   "src/engine/session.h"       src/convert/   "kernels/formats.h"
 src/synth/     "src/models/model.h"         src/weights/   "src/synth/preset.h"
 launcher/      "kernels/backend.h"          launcher/      "tests/job.h"
 launcher/      <cuda.h>                     tests/         <mpi.h>
+src/eval/      "src/engine/session.h"       src/engine/    "src/eval/token_score.h"
 """.split()
 
 

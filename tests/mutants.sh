@@ -31,6 +31,20 @@ mutants=(
   "conv-reset-model|kernels/cpu/delta_net.h|s/fresh ? Zero() : LoadPart/LoadPart/|model_test|Qwen35.SlotUsedAgain_SameBits|conv state not reset at position 0"
   "granule|src/models/model.cc|s/plan.config.ffn_granule = .*;/plan.config.ffn_granule = plan.dims.ffn_granule \/ (ranks > 1 ? 2 : 1);/|model_test|$bits/llama_f32|granule depends on the rank count"
   "float-sums|kernels/cpu/float_matmul.h|s/block.begins = k == start/block.begins = true/|backend_test|Linear.FloatTypes_AreSequentialSums|sums lost between blocks of columns"
+  "window-first|src/engine/window_steps.h|s/return length \/ 2;/return length \/ 2 + 1;/|window_test|TextWindows.ScoredAreTheLaterHalf_AndBosReplacesTheFirst|scoring begins one token late"
+  "window-target|src/engine/window_steps.h|s/ + position + 1)/ + position)/|window_test|TextWindows.ScoredAreTheLaterHalf_AndBosReplacesTheFirst|a token is scored by its own logits"
+  "window-slot|src/engine/window_steps.cc|s/window_ % limits_.slots/0/|window_test|WindowSteps.AnyLimits_GiveEveryWindowItsTokens|windows of a step share a slot"
+  "window-slot-job|src/engine/window_steps.cc|s/window_ % limits_.slots/0/|window_test|Job.WindowsInAnySteps_GiveTheBitsOfEachAlone|the same, seen by the logits"
+  "window-rows|src/engine/window_steps.cc|s/limits_.rows - .*;/limits_.rows;/|window_test|WindowSteps.AnyLimits_GiveEveryWindowItsTokens|more rows of logits than the step holds"
+  "row-fault|src/engine/rank_loop.cc|s/rows\[row++\].fault = slot.fault/rows[row++].fault = false/|window_test|Job.FaultyToken_MarksTheRowsFromItOn|rows of a faulty sequence are given out"
+  "logit-bytes|src/engine/job_plan.cc|s/logit_bytes \/ row_bytes/logit_bytes * 8 \/ row_bytes/|window_test|PlanJob.LogitBytes_BoundTheRows|eight times the logits in a step"
+  "divergence|src/eval/token_score.cc|s/terms.values\[i\] \*= /terms.values[i] *= 1 + /|eval_test|ScoreToken.AsInLongDouble|KL divergence plus one"
+  "block-sum|src/eval/token_score.cc|s/blocks.push_back({top, /blocks.push_back({largest, /|eval_test|ScoreToken.AsInLongDouble|a block's sum scaled by another maximum"
+  "exp|src/eval/token_score.cc|s/1.0 \/ 720;/1.0 \/ 721;/|eval_test|ExpBelowOne.AsTheLibrary|a coefficient of exp"
+  "top|src/eval/token_score.cc|s/if (top > largest)/if (top >= largest)/|eval_test|ScoreToken.SameTop_IsTheFirstOfTheLargest|the last of equal tokens is the top"
+  "finite|src/eval/token_score.cc|s/kExponent ? 1u : 0u/kExponent ? 0u : 0u/|eval_test|ScoreToken.NotFinite_IsSeenInEitherRow|NaN passes"
+  "covariance|src/eval/perplexity_stats.cc|s/return s.nll - s.reference_nll;/return s.nll;/|eval_test|Compare.RatioKnowsTheCovariance|the ratio forgets the reference"
+  "error|src/eval/perplexity_stats.cc|s/squares \/ n \/ (n - 1)/squares \/ n \/ n/|eval_test|Perplexity.MeanAndError|the error divides by n"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }

@@ -22,13 +22,14 @@ struct Ranks {
   Communicator& comm;
 };
 
-Status RunCommand(const Settings& settings, Ranks ranks);    // collective
-Status BenchCommand(const Settings& settings, Ranks ranks);  // collective
-Status InspectCommand(const Settings& settings);             // rank 0
-Status TokenizeCommand(const Settings& settings);            // rank 0
-Status PlanCommand(const Settings& settings);                // rank 0
-Status SynthCommand(const Settings& settings);               // rank 0
-Status ConvertCommand(const Settings& settings);             // rank 0
+Status RunCommand(const Settings& settings, Ranks ranks);         // collective
+Status BenchCommand(const Settings& settings, Ranks ranks);       // collective
+Status PerplexityCommand(const Settings& settings, Ranks ranks);  // collective
+Status InspectCommand(const Settings& settings);                  // rank 0
+Status TokenizeCommand(const Settings& settings);                 // rank 0
+Status PlanCommand(const Settings& settings);                     // rank 0
+Status SynthCommand(const Settings& settings);                    // rank 0
+Status ConvertCommand(const Settings& settings);                  // rank 0
 
 // The life of a session: rank 0 runs `lead` and then stops the others, which execute its steps. The
 // status of `lead`, on every rank. Collective.
@@ -53,9 +54,10 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 // multiplied at; where that is wider or slower than the type could be, the reason.
 void PrintKernels(const std::vector<std::vector<Claim>>& claims_by_rank);
 
-// What run and bench share: a session from the settings for `sequences` at once, with a progress
-// bar on a terminal and a line on stderr that says what runs where. Collective.
+// What run, bench and perplexity share: a session from the settings for `sequences` at once, with a
+// progress bar on a terminal and a line on stderr that says what runs where. logit_bytes as in
+// SessionOptions. Collective.
 Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
-                                             int64_t sequences);
+                                             int64_t sequences, int64_t logit_bytes = 0);
 
 }  // namespace trine

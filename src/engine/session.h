@@ -38,6 +38,7 @@ class Session {
   const Backend& backend() const { return *backend_; }
   int64_t context() const { return plan_.limits.context; }
   const SchedulerLimits& scheduler_limits() const { return plan_.limits; }
+  const StepLimits& step_limits() const { return plan_.step; }
 
   // Ranks other than 0: serve steps until rank 0's Stop.
   void Work() { RunWorker(control_, *executor_); }
