@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "src/commands/commands.h"
 #include "src/core/output_file.h"
+#include "src/core/parallel.h"
 #include "src/engine/window_steps.h"
 #include "src/eval/perplexity_stats.h"
 #include "src/eval/reference_logits.h"
@@ -168,17 +168,14 @@ class Measurement {
                  TokenScore* out) const {
     const size_t threads =
         std::min(static_cast<size_t>(session_.backend().threads()), places.size());
-    const auto part = [&](size_t index) {
-      for (size_t i = index; i < places.size(); i += threads) {
+    InParallel(static_cast<int64_t>(threads), [&](int64_t first) {
+      for (size_t i = static_cast<size_t>(first); i < places.size(); i += threads) {
         const int32_t target = windows_.Target(places[i].window, places[i].position);
         const auto row = logits.subspan(i * row_, row_);
         out[i] = reference.empty() ? ScoreToken(row, target)
                                    : ScoreToken(row, reference.subspan(i * row_, row_), target);
       }
-    };
-    std::vector<std::jthread> helpers;
-    for (size_t index = 1; index < threads; ++index) helpers.emplace_back(part, index);
-    part(0);
+    });
   }
 
   // Checks a score, sums it up for the eye and writes its line.

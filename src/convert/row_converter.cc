@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
+#include "src/core/parallel.h"
 #include "src/core/quote.h"
 #include "src/weights/row_codec.h"
 
@@ -140,18 +140,13 @@ Status RowConverter::Convert(const ConvertedTensor& tensor, const ByteSink& sink
     const int64_t n = std::min(part * threads, rows - first);
     std::mutex mutex;
     Status status;
-    const auto convert = [&](int64_t i) {
+    InParallel(threads, [&](int64_t i) {
       const int64_t begin = n * i / threads, end = n * (i + 1) / threads;
       Status made = ConvertPart(tensor, first + begin, end - begin,
                                 *backends_[static_cast<size_t>(i)], out.data() + begin * row_bytes);
       const std::lock_guard lock(mutex);
       if (status.ok()) status = std::move(made);
-    };
-    {
-      std::vector<std::jthread> helpers;
-      for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(convert, i);
-      convert(0);
-    }
+    });
     TRINE_RETURN_IF_ERROR(status);
     TRINE_RETURN_IF_ERROR(sink(std::span(out).first(static_cast<size_t>(n * row_bytes))));
     if (done_) done_(n * RowBytes(tensor.in->type, tensor.in->cols()));

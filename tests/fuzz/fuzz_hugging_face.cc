@@ -12,20 +12,11 @@
 #include <string>
 
 #include "src/convert/conversion.h"
+#include "tests/fuzz/refusal.h"
 
 namespace {
 
 constexpr off_t kHole = off_t{1} << 22;
-
-template <typename T>
-void CheckRefusal(const trine::Result<T>& result, const std::string& path) {
-  if (result.ok()) return;
-  const std::string& message = result.status().message();
-  const bool printable = std::none_of(message.begin(), message.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  if (message.empty() || !printable || !message.starts_with(path)) std::abort();
-}
 
 void Write(int file, const uint8_t* data, size_t size, off_t hole) {
   const auto bytes = static_cast<off_t>(size);

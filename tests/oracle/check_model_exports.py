@@ -1,7 +1,7 @@
 """Loads exports of `trine convert` in transformers: no missing and no unexpected keys, and the
 logits of the model that was exported, from the fixtures that make_tiny_qwen35.py wrote.
 
-python3 check_export.py build/trine tests/data/tiny
+python3 check_model_exports.py build/trine tests/data/tiny
 """
 import json
 import pathlib
