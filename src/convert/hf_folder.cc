@@ -1,7 +1,6 @@
 #include "src/convert/hf_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/core/quote.h"
+#include "src/core/file_lock.h"
 #include "src/text/tokenizer_files.h"
 #include "src/weights/safetensors_writer.h"
 
@@ -20,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kState[] = "conversion.json";
-constexpr char kLock[] = ".lock";
 
 struct ShardFile {
   std::string name;
@@ -109,16 +107,21 @@ class PartialFolder {
  public:
   static Result<PartialFolder> Open(const std::string& final_path) {
     const fs::path path = final_path + ".partial";
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error) return BadInput(path.string() + ": cannot create: " + error.message());
-    const int fd = open((path / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) return BadInput(path.string() + ": cannot create: " + std::strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      close(fd);
-      return BadInput(path.string() + " is being written by another process; wait for it");
+    for (;;) {
+      std::error_code error;
+      fs::create_directories(path, error);
+      const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      if (error || fd < 0) {
+        return BadInput(path.string() +
+                        ": cannot create: " + (error ? error.message() : std::strerror(errno)));
+      }
+      PartialFolder folder(path, final_path, fd);
+      const Lock lock = TryLock(fd, path.string());
+      if (lock == Lock::kTaken) return folder;
+      if (lock == Lock::kBusy) {
+        return BadInput(path.string() + " is being written by another process; wait for it");
+      }
     }
-    return PartialFolder(path, final_path, fd);
   }
 
   PartialFolder(PartialFolder&& other) noexcept
@@ -139,7 +142,7 @@ class PartialFolder {
     if (found == state) return {};
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(path_, error)) {
-      if (entry.path().filename() != kLock) fs::remove_all(entry.path(), error);
+      fs::remove_all(entry.path(), error);
     }
     return WriteText(path_ / kState, state);
   }
@@ -148,12 +151,7 @@ class PartialFolder {
   Status Commit() {
     std::error_code error;
     fs::remove(path_ / kState, error);
-    fs::remove(path_ / kLock, error);
-    const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {
-      fsync(folder);
-      close(folder);
-    }
+    fsync(lock_);
     fs::rename(path_, final_, error);
     if (error) return BadInput(final_.string() + ": cannot rename: " + error.message());
     return {};
@@ -164,7 +162,7 @@ class PartialFolder {
       : path_(std::move(path)), final_(std::move(final_path)), lock_(lock) {}
 
   fs::path path_, final_;
-  int lock_ = -1;
+  int lock_ = -1;  // the folder, opened and locked
 };
 
 bool IsComplete(const fs::path& path, const ShardFile& shard) {

@@ -1,14 +1,14 @@
 #include "src/core/output_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <utility>
+
+#include "src/core/file_lock.h"
 
 namespace trine {
 
@@ -20,17 +20,12 @@ std::FILE* OpenAlone(const std::string& temporary) {
   for (;;) {
     const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return nullptr;
-    struct stat opened {
-    }, named{};
-    const bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    // Whoever had the lock may have given the file its final name in between.
-    const bool same = fstat(fd, &opened) == 0 && stat(temporary.c_str(), &named) == 0 &&
-                      opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-    if (!busy && same && ftruncate(fd, 0) == 0) return fdopen(fd, "wb");
-    const int reason = busy ? EWOULDBLOCK : errno;
+    const Lock lock = TryLock(fd, temporary);
+    if (lock == Lock::kTaken && ftruncate(fd, 0) == 0) return fdopen(fd, "wb");
+    const int reason = lock == Lock::kBusy ? EWOULDBLOCK : errno;
     close(fd);
     errno = reason;
-    if (busy || same) return nullptr;
+    if (lock != Lock::kMoved) return nullptr;
   }
 }
 
