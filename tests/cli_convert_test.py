@@ -1,6 +1,7 @@
 """trine convert, end to end: killed at any time it leaves nothing that looks complete; shards and
 their index; command lines; damaged checkpoints. What comes back and computes the same:
 convert_test.cc."""
+import fcntl
 import hashlib
 import json
 import os
@@ -96,6 +97,18 @@ class Convert(unittest.TestCase):
         (partial / "other").write_text("x")
         self.convert(ROTATED, self.out, "--shard-size", "1MB")
         self.assertEqual(digests(self.out), whole)
+
+    def test_OneAtATime_WritesAnOutput(self):
+        file, folder = self.folder / "m.gguf.partial", self.folder / "out.partial"
+        file.write_text("x")
+        folder.mkdir()
+        for path in (file, folder):
+            held = os.open(path, os.O_RDONLY)
+            self.addCleanup(os.close, held)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        self.refused(f"{self.folder}/m.gguf is being written by another process; wait for it or "
+                     "name another", GGUF, self.folder / "m.gguf")
+        self.refused(f"{folder} is being written by another process; wait for it", GGUF, self.out)
 
     def test_Shards_HaveAnIndex(self):
         outcome = self.convert(ROTATED, self.out, "--shard-size", "1MB")

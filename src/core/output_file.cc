@@ -11,7 +11,6 @@
 #include "src/core/file_lock.h"
 
 namespace trine {
-
 namespace {
 
 // Opens `temporary` for this process alone; nullptr, errno being the reason (EWOULDBLOCK: another
