@@ -200,12 +200,33 @@ class Damaged(unittest.TestCase):
             (put("rope_parameters", {"rope_type": "dynamic", "rope_theta": 1e6}),
              'rope_parameters.rope_type is "dynamic"; default, linear, yarn and llama3 are '
              "supported"),
+            (put("rope_parameters", 3), "rope_parameters is 3; an object is needed"),
+            (put("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
+             "rope_scaling is an object; rope_parameters says otherwise; keep one of them"),
             (put("dtype", "int8"),
              'dtype is "int8"; float32, float16 and bfloat16 are supported'),
         ]:
             path = self.configure(change)
             with self.subTest(end):
                 self.refused(path, f"{path}/config.json: {end}")
+
+    def test_RopeTheta_IsFoundWhereTransformersFindsIt(self):
+        def logits(model):
+            path = self.folder / "logits"
+            outcome = cli.trine("run", "-m", model, "-p", "Hello, world", "-n", "1",
+                                "--save-logits", path)
+            self.assertEqual(outcome.code, 0, outcome.err)
+            return path.read_bytes()
+
+        def beside(config):
+            config["rope_theta"] = config["rope_parameters"].pop("rope_theta")
+
+        def within_scaling(config):
+            config["rope_scaling"] = config.pop("rope_parameters")
+
+        expected = logits(HF / "qwen3")
+        for change in (beside, within_scaling):
+            self.assertEqual(logits(self.configure(change)), expected)
 
     def test_ConfigAgainstTensors(self):
         path = self.configure(lambda config: config.update(dtype="bfloat16"))
