@@ -26,6 +26,7 @@ KILLS = int(os.environ.get("TRINE_KILLS", "20"))
 def digests(path):
     """Of a file, or of every file of a folder."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
+    files = [file for file in files if file.name not in (".lock", "conversion.json")]
     return {file.name if path.is_dir() else "": hashlib.sha256(file.read_bytes()).hexdigest()
             for file in files}
 
@@ -92,10 +93,45 @@ class Convert(unittest.TestCase):
         whole = digests(self.out)
         partial = self.folder / "out.partial"
         self.out.rename(partial)
-        # Not begun by this command: replaced.
+        # Nothing says that a conversion began it: it may be anyone's.
+        refusal = (f"{partial} is there, and no conversion began it; remove it or name another "
+                   "output")
+        self.refused(refusal, ROTATED, self.out, "--shard-size", "1MB")
+        self.assertEqual(digests(partial), whole)
+        # Begun by another conversion: replaced.
+        (partial / "conversion.json").write_text("{}")
         (partial / "other").write_text("x")
         self.convert(ROTATED, self.out, "--shard-size", "1MB")
         self.assertEqual(digests(self.out), whole)
+
+    def test_Source_IsNotOverwritten(self):
+        def refused(source, output, victim):
+            before = victim.read_bytes()
+            self.refused(f"writing {output} would destroy {victim}, which is converted; name "
+                         "another output", source, output)
+            self.assertEqual(victim.read_bytes(), before)
+
+        for part in (DATA / "tiny").glob("llama_split-*.gguf"):
+            shutil.copy(part, self.folder)
+        first, second, _ = sorted(self.folder.glob("llama_split-*"))
+        refused(first, second, second)
+        shutil.copy(GGUF, self.folder / "m.gguf.partial")
+        refused(self.folder / "m.gguf.partial", self.folder / "m.gguf",
+                self.folder / "m.gguf.partial")
+        shutil.copytree(HF / "qwen3", self.folder / "m.partial")
+        refused(self.folder / "m.partial", self.folder / "m",
+                self.folder / "m.partial" / "model.safetensors")
+
+    def test_Output_IsRefusedBeforeTheWork(self):
+        (self.folder / "file").write_text("")
+        (self.folder / "link").symlink_to("nowhere")
+        for name in ("file", "link"):
+            self.refused(f"{self.folder / name} is there already; remove it or name another output",
+                         GGUF, self.folder / name)
+            self.assertFalse((self.folder / f"{name}.partial").exists())
+        os.mkfifo(self.folder / "pipe.gguf.partial")
+        self.refused(f"{self.folder}/pipe.gguf: cannot create: No such device or address", GGUF,
+                     self.folder / "pipe.gguf")
 
     def test_Shards_HaveAnIndex(self):
         outcome = self.convert(ROTATED, self.out, "--shard-size", "1MB")

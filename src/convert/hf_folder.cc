@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,13 +113,18 @@ class PartialFolder {
     std::error_code error;
     fs::create_directories(path, error);
     if (error) return BadInput(path.string() + ": cannot create: " + error.message());
-    const int fd = open((path / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    const std::string lock = (path / kLock).string();
+    const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return BadInput(path.string() + ": cannot create: " + std::strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      close(fd);
-      return BadInput(path.string() + " is being written by another process; wait for it");
-    }
-    return PartialFolder(path, final_path, fd);
+    struct stat opened {
+    }, named{};
+    const bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    // Whoever had the lock may have given the folder its final name in between.
+    const bool same = fstat(fd, &opened) == 0 && stat(lock.c_str(), &named) == 0 &&
+                      opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+    if (!busy && same) return PartialFolder(path, final_path, fd);
+    close(fd);
+    return BadInput(path.string() + " is being written by another process; wait for it");
   }
 
   PartialFolder(PartialFolder&& other) noexcept
@@ -132,23 +138,31 @@ class PartialFolder {
 
   const fs::path& path() const { return path_; }
 
-  // Leaves what is there if it was begun with the same state, and nothing otherwise.
+  // Leaves what is there if it was begun with the same state, and nothing of another conversion.
+  // An error if it is of none.
   Status Begin(const std::string& state) {
     std::ifstream file(path_ / kState, std::ios::binary);
     const std::string found{std::istreambuf_iterator<char>(file), {}};
     if (found == state) return {};
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(path_, error)) {
-      if (entry.path().filename() != kLock) fs::remove_all(entry.path(), error);
+      const fs::path name = entry.path().filename();
+      if (!found.empty() || name == kLock || name == kState + std::string(".partial")) continue;
+      fs::remove(path_ / kLock, error);
+      return BadInput(path_.string() + " is there, and no conversion began it; remove it or name " +
+                      "another output");
+    }
+    // The state is replaced last: it says that a conversion began this.
+    for (const auto& entry : fs::directory_iterator(path_, error)) {
+      const fs::path name = entry.path().filename();
+      if (name != kLock && name != kState) fs::remove_all(entry.path(), error);
     }
     return WriteText(path_ / kState, state);
   }
 
-  // Makes its entries durable and gives the folder its name.
+  // Makes its entries durable and gives the folder its name. The lock is held until it has it.
   Status Commit() {
     std::error_code error;
-    fs::remove(path_ / kState, error);
-    fs::remove(path_ / kLock, error);
     const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
       fsync(folder);
@@ -156,6 +170,8 @@ class PartialFolder {
     }
     fs::rename(path_, final_, error);
     if (error) return BadInput(final_.string() + ": cannot rename: " + error.message());
+    fs::remove(final_ / kState, error);
+    fs::remove(final_ / kLock, error);
     return {};
   }
 
@@ -175,10 +191,12 @@ bool IsComplete(const fs::path& path, const ShardFile& shard) {
 
 Status CheckSpace(const PartialFolder& folder, const std::vector<ShardFile>& shards) {
   int64_t needed = 0;
-  for (const ShardFile& shard : shards) {
-    if (!IsComplete(folder.path() / shard.name, shard)) needed += SafetensorsBytes(shard.infos);
-  }
   std::error_code error;
+  for (const ShardFile& shard : shards) {
+    if (IsComplete(folder.path() / shard.name, shard)) continue;
+    needed += SafetensorsBytes(shard.infos);
+    fs::remove(folder.path() / (shard.name + ".partial"), error);  // takes space, is no use
+  }
   const fs::space_info space = fs::space(folder.path(), error);
   if (error || space.available >= static_cast<uintmax_t>(needed)) return {};
   return BadInput(folder.path().string() + " needs " + std::to_string(needed) + " more bytes, " +
