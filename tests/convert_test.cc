@@ -220,8 +220,10 @@ TEST_F(ConvertTest, WhatDoesNotFit_IsRefusedByName) {
   const auto holds = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  holds(Run(TinyPath("qwen35_c_rot_ptq1_0"), Out("x.gguf"), DType::kTQ1_0),
-        "does not fit into TQ1_0, whose blocks of 256 values have one scale");
+  holds(
+      Run(TinyPath("qwen35_c_rot_ptq1_0"), Out("x.gguf"), DType::kTQ1_0),
+      "does not fit into TQ1_0, whose blocks of 256 values have one scale and codes of their own; "
+      "choose q2_0, which holds all");
   holds(Run(TinyPath("llama_q4_k"), Out("x.gguf"), DType::kQ2_0), "nothing is rounded to Q2_0");
   holds(Run(TinyPath("qwen3_f32"), Out("x"), DType::kQ8_0), "Q8_0 has no place in safetensors");
   holds(Run(TinyPath("qwen2_f16b"), Out("x")),
