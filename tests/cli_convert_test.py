@@ -155,11 +155,11 @@ class Convert(unittest.TestCase):
     def test_Report_NamesWhatIsLeftOut(self):
         outcome = self.convert(HF / "qwen35", self.folder / "m.gguf")
         self.assertIn("2 tensors beside the language model left out: "
-                      "model.visual.blocks.0.norm1.weight, mtp.fc.weight", outcome.err)
+                      "'model.visual.blocks.0.norm1.weight', 'mtp.fc.weight'", outcome.err)
         outcome = self.convert(DATA / "tiny" / "qwen3_q4_1.gguf", self.folder / "n.gguf",
                                "--type", "q8_0")
         self.assertIn("2 matrices kept in their type, whose rows are no whole blocks of the new "
-                      "one: blk.0.attn_output.weight, blk.1.attn_output.weight", outcome.err)
+                      "one: 'blk.0.attn_output.weight', 'blk.1.attn_output.weight'", outcome.err)
 
     def test_CommandLines(self):
         usage = "convert needs a model and what to make of it: trine convert IN OUT"
