@@ -236,6 +236,7 @@ class Damaged(unittest.TestCase):
             (put("rope_parameters", {"rope_type": "dynamic", "rope_theta": 1e6}),
              'rope_parameters.rope_type is "dynamic"; default, linear, yarn and llama3 are '
              "supported"),
+            (put("attention_bias", True), "attention_bias is true; it is not supported"),
             (put("rope_parameters", 3), "rope_parameters is 3; an object is needed"),
             (put("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
              "rope_scaling is an object; rope_parameters says otherwise; keep one of them"),
@@ -277,6 +278,9 @@ class Damaged(unittest.TestCase):
                      "'blk.2.attn_output.weight', 'blk.2.attn_q.weight', "
                      "'blk.2.attn_q_norm.weight', 'blk.2.attn_v.weight', 'blk.2.ffn_down.weight', "
                      "...; the model is incomplete, get it again")
+        path = self.configure(lambda config: config.update(attention_bias=True), "llama")
+        self.refused(path, f"{path}: config.json's attention_bias is true, but 0 of 2 x 4 biases "
+                     "are there; get the files again")
         path = self.configure(lambda config: config.update(intermediate_size=128))
         self.refused(path, f"{path}: tensor 'blk.0.ffn_down.weight' has shape [160, 96]; the "
                      "model's metadata asks for [128, 96]")

@@ -42,12 +42,16 @@ class Reader {
     return {};
   }
 
-  Status RefuseOthers() const {
+  Status RefuseOthers() {
     const JsonField act = text_["hidden_act"];
     if (!act.is_null() && act.value() != "silu") return act.Refuse("'silu' is supported");
     for (const char* key : {"mlp_bias", "use_sliding_window"}) {
       TRINE_ASSIGN(const bool set, text_[key].BoolOr(false));
       if (set) return text_[key].Refuse("it is not supported");
+    }
+    TRINE_ASSIGN(out_.biases, text_["attention_bias"].BoolOr(false));
+    if (out_.biases && out_.architecture.starts_with("qwen3")) {
+      return text_["attention_bias"].Refuse("it is not supported");
     }
     TRINE_ASSIGN(const bool gate, text_["attn_output_gate"].BoolOr(true));
     if (!gate) return text_["attn_output_gate"].Refuse("only gated outputs are supported");
