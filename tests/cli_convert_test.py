@@ -27,6 +27,7 @@ KILLS = int(os.environ.get("TRINE_KILLS", "20"))
 def digests(path):
     """Of a file, or of every file of a folder."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
+    files = [file for file in files if file.name not in (".lock", "conversion.json")]
     return {file.name if path.is_dir() else "": hashlib.sha256(file.read_bytes()).hexdigest()
             for file in files}
 
@@ -66,7 +67,9 @@ class Convert(unittest.TestCase):
         for _ in range(KILLS):
             hits += self.killed(chance.uniform(0, took), source, out, *options)
             if out.exists():
-                self.assertEqual(digests(out), whole)
+                found = digests(out)
+                found.pop("conversion.json", None)  # the last that goes
+                self.assertEqual(found, whole)
                 shutil.rmtree(out) if out.is_dir() else out.unlink()
             elif partial.is_dir():
                 # What has a shard's name is that shard; nothing names them all.
@@ -93,7 +96,13 @@ class Convert(unittest.TestCase):
         whole = digests(self.out)
         partial = self.folder / "out.partial"
         self.out.rename(partial)
-        # Not begun by this command: replaced.
+        # Nothing says that a conversion began it: it may be anyone's.
+        refusal = (f"{partial} is there, and no conversion began it; remove it or name another "
+                   "output")
+        self.refused(refusal, ROTATED, self.out, "--shard-size", "1MB")
+        self.assertEqual(digests(partial), whole)
+        # Begun by another conversion: replaced.
+        (partial / "conversion.json").write_text("{}")
         (partial / "other").write_text("x")
         self.convert(ROTATED, self.out, "--shard-size", "1MB")
         self.assertEqual(digests(self.out), whole)
@@ -109,6 +118,35 @@ class Convert(unittest.TestCase):
         self.refused(f"{self.folder}/m.gguf is being written by another process; wait for it or "
                      "name another", GGUF, self.folder / "m.gguf")
         self.refused(f"{folder} is being written by another process; wait for it", GGUF, self.out)
+
+    def test_Source_IsNotOverwritten(self):
+        def refused(source, output, victim):
+            before = victim.read_bytes()
+            self.refused(f"writing {output} would destroy {victim}, which is converted; name "
+                         "another output", source, output)
+            self.assertEqual(victim.read_bytes(), before)
+
+        for part in (DATA / "tiny").glob("llama_split-*.gguf"):
+            shutil.copy(part, self.folder)
+        first, second, _ = sorted(self.folder.glob("llama_split-*"))
+        refused(first, second, second)
+        shutil.copy(GGUF, self.folder / "m.gguf.partial")
+        refused(self.folder / "m.gguf.partial", self.folder / "m.gguf",
+                self.folder / "m.gguf.partial")
+        shutil.copytree(HF / "qwen3", self.folder / "m.partial")
+        refused(self.folder / "m.partial", self.folder / "m",
+                self.folder / "m.partial" / "model.safetensors")
+
+    def test_Output_IsRefusedBeforeTheWork(self):
+        (self.folder / "file").write_text("")
+        (self.folder / "link").symlink_to("nowhere")
+        for name in ("file", "link"):
+            self.refused(f"{self.folder / name} is there already; remove it or name another output",
+                         GGUF, self.folder / name)
+            self.assertFalse((self.folder / f"{name}.partial").exists())
+        os.mkfifo(self.folder / "pipe.gguf.partial")
+        self.refused(f"{self.folder}/pipe.gguf: cannot create: No such device or address", GGUF,
+                     self.folder / "pipe.gguf")
 
     def test_Shards_HaveAnIndex(self):
         outcome = self.convert(ROTATED, self.out, "--shard-size", "1MB")
@@ -132,11 +170,11 @@ class Convert(unittest.TestCase):
     def test_Report_NamesWhatIsLeftOut(self):
         outcome = self.convert(HF / "qwen35", self.folder / "m.gguf")
         self.assertIn("2 tensors beside the language model left out: "
-                      "model.visual.blocks.0.norm1.weight, mtp.fc.weight", outcome.err)
+                      "'model.visual.blocks.0.norm1.weight', 'mtp.fc.weight'", outcome.err)
         outcome = self.convert(DATA / "tiny" / "qwen3_q4_1.gguf", self.folder / "n.gguf",
                                "--type", "q8_0")
         self.assertIn("2 matrices kept in their type, whose rows are no whole blocks of the new "
-                      "one: blk.0.attn_output.weight, blk.1.attn_output.weight", outcome.err)
+                      "one: 'blk.0.attn_output.weight', 'blk.1.attn_output.weight'", outcome.err)
 
     def test_CommandLines(self):
         usage = "convert needs a model and what to make of it: trine convert IN OUT"
@@ -213,12 +251,34 @@ class Damaged(unittest.TestCase):
             (put("rope_parameters", {"rope_type": "dynamic", "rope_theta": 1e6}),
              'rope_parameters.rope_type is "dynamic"; default, linear, yarn and llama3 are '
              "supported"),
+            (put("attention_bias", True), "attention_bias is true; it is not supported"),
+            (put("rope_parameters", 3), "rope_parameters is 3; an object is needed"),
+            (put("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
+             "rope_scaling is an object; rope_parameters says otherwise; keep one of them"),
             (put("dtype", "int8"),
              'dtype is "int8"; float32, float16 and bfloat16 are supported'),
         ]:
             path = self.configure(change)
             with self.subTest(end):
                 self.refused(path, f"{path}/config.json: {end}")
+
+    def test_RopeTheta_IsFoundWhereTransformersFindsIt(self):
+        def logits(model):
+            path = self.folder / "logits"
+            outcome = cli.trine("run", "-m", model, "-p", "Hello, world", "-n", "1",
+                                "--save-logits", path)
+            self.assertEqual(outcome.code, 0, outcome.err)
+            return path.read_bytes()
+
+        def beside(config):
+            config["rope_theta"] = config["rope_parameters"].pop("rope_theta")
+
+        def within_scaling(config):
+            config["rope_scaling"] = config.pop("rope_parameters")
+
+        expected = logits(HF / "qwen3")
+        for change in (beside, within_scaling):
+            self.assertEqual(logits(self.configure(change)), expected)
 
     def test_ConfigAgainstTensors(self):
         path = self.configure(lambda config: config.update(dtype="bfloat16"))
@@ -233,6 +293,9 @@ class Damaged(unittest.TestCase):
                      "'blk.2.attn_output.weight', 'blk.2.attn_q.weight', "
                      "'blk.2.attn_q_norm.weight', 'blk.2.attn_v.weight', 'blk.2.ffn_down.weight', "
                      "...; the model is incomplete, get it again")
+        path = self.configure(lambda config: config.update(attention_bias=True), "llama")
+        self.refused(path, f"{path}: config.json's attention_bias is true, but 0 of 2 x 4 biases "
+                     "are there; get the files again")
         path = self.configure(lambda config: config.update(intermediate_size=128))
         self.refused(path, f"{path}: tensor 'blk.0.ffn_down.weight' has shape [160, 96]; the "
                      "model's metadata asks for [128, 96]")

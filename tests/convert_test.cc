@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 
+#include "src/weights/gguf_writer.h"
 #include "src/weights/row_codec.h"
 #include "tests/fixtures.h"
 #include "tests/job.h"
@@ -220,8 +221,10 @@ TEST_F(ConvertTest, WhatDoesNotFit_IsRefusedByName) {
   const auto holds = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  holds(Run(TinyPath("qwen35_c_rot_ptq1_0"), Out("x.gguf"), DType::kTQ1_0),
-        "does not fit into TQ1_0, whose blocks of 256 values have one scale");
+  holds(
+      Run(TinyPath("qwen35_c_rot_ptq1_0"), Out("x.gguf"), DType::kTQ1_0),
+      "does not fit into TQ1_0, whose blocks of 256 values have one scale and codes of their own; "
+      "choose q2_0, which holds all");
   holds(Run(TinyPath("llama_q4_k"), Out("x.gguf"), DType::kQ2_0), "nothing is rounded to Q2_0");
   holds(Run(TinyPath("qwen3_f32"), Out("x"), DType::kQ8_0), "Q8_0 has no place in safetensors");
   holds(Run(TinyPath("qwen2_f16b"), Out("x")),
@@ -231,6 +234,35 @@ TEST_F(ConvertTest, WhatDoesNotFit_IsRefusedByName) {
   ASSERT_EQ(Run(HfPath("qwen3"), Out("x")), "");
   holds(Run(HfPath("qwen3"), Out("x")), "is there already; remove it or name another output");
   holds(Run(Out("x"), Out("x")), "is the model that is converted");
+}
+
+// transformers would leave out what config.json does not announce.
+TEST_F(ConvertTest, BiasesOfSomeLayers_AreRefused) {
+  const auto store = OpenWeights(TinyPath("llama_f16"));
+  ASSERT_TRUE(store.ok());
+  std::vector<TensorInfo> tensors = (*store)->tensors();
+  const size_t stored = tensors.size();
+  for (const char* role : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
+    const std::string name = "blk.1." + std::string(role);
+    TensorInfo bias;
+    bias.name = name + ".bias";
+    bias.shape = {(*store)->Find(name + ".weight")->rows()};
+    tensors.push_back(bias);
+  }
+  const auto produce = [&](size_t index, const ByteSink& sink) {
+    std::vector<std::byte> bytes(static_cast<size_t>(4 * tensors[index].shape[0]));
+    if (index < stored) {
+      bytes.resize(static_cast<size_t>(tensors[index].bytes));
+      const Status read = (*store)->Read(tensors[index], 0, tensors[index].bytes, bytes.data());
+      if (!read.ok()) return read;
+    }
+    return sink(bytes);
+  };
+  ASSERT_TRUE(WriteGguf(Out("some.gguf"), (*store)->metadata(), tensors, produce).ok());
+  EXPECT_EQ(Run(Out("some.gguf"), Out("x")),
+            Out("some.gguf") +
+                ": 'blk.1.attn_k.bias' is there and 'blk.0.attn_k.bias' is not; "
+                "LlamaForCausalLM has all biases of attention or none");
 }
 
 // Two values of scale in a block are one where one of them scales only zeros.

@@ -9,6 +9,7 @@
 
 #include "src/commands/commands.h"
 #include "src/core/cores.h"
+#include "src/core/quote.h"
 
 namespace trine {
 namespace {
@@ -30,13 +31,13 @@ Result<std::optional<DType>> ParseType(const std::string& name) {
   return Status{Code::kUsage, "--type is '" + name + "'; possible are " + known};
 }
 
-// "3 tensors left out: a, b, ..." on stderr, if there are any.
+// "3 tensors left out: 'a', 'b', ..." on stderr, if there are any.
 void PrintList(const char* what, const std::vector<std::string>& names) {
   if (names.empty()) return;
   constexpr size_t kShown = 8;
   std::string list;
   for (size_t i = 0; i < std::min(kShown, names.size()); ++i)
-    list += (i == 0 ? "" : ", ") + names[i];
+    list += (i == 0 ? "" : ", ") + Quote(names[i]);
   std::fprintf(stderr, "%zu %s: %s%s\n", names.size(), what, list.c_str(),
                names.size() > kShown ? ", ..." : "");
 }

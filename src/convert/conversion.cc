@@ -258,15 +258,21 @@ class Planner {
   // transformers' llama has biases on all four projections of attention or on none, its qwen2 on
   // the inputs.
   Result<bool> HasBiases() const {
-    if (config().architecture == "qwen2" && store_.Find("blk.0.attn_output.bias") != nullptr) {
-      return BadInput("'blk.0.attn_output.bias' has no place in Qwen2ForCausalLM");
+    std::set<std::string> with, without;
+    for (int64_t layer = 0; layer < config().layers; ++layer) {
+      for (const char* role : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
+        const std::string bias = "blk." + std::to_string(layer) + "." + role + ".bias";
+        (store_.Find(bias) != nullptr ? with : without).insert(bias);
+      }
+    }
+    if (config().architecture == "qwen2") {
+      const auto output = std::find_if(with.begin(), with.end(), [](const std::string& bias) {
+        return bias.ends_with("attn_output.bias");
+      });
+      if (output == with.end()) return false;
+      return BadInput(Quote(*output) + " has no place in Qwen2ForCausalLM");
     }
     if (config().architecture != "llama") return false;
-    std::set<std::string> with, without;
-    for (const char* role : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
-      const std::string bias = "blk.0." + std::string(role) + ".bias";
-      (store_.Find(bias) != nullptr ? with : without).insert(bias);
-    }
     if (!with.empty() && !without.empty()) {
       return BadInput(Quote(*with.begin()) + " is there and " + Quote(*without.begin()) +
                       " is not; LlamaForCausalLM has all biases of attention or none");

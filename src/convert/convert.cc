@@ -31,9 +31,27 @@ Status CheckOutput(const ConvertOptions& options) {
   if (fs::equivalent(options.input, options.output, ignored)) {
     return BadInput(options.output + " is the model that is converted; name another output");
   }
-  const bool folder = !options.output.ends_with(".gguf");
-  if (folder && fs::exists(options.output, ignored) && !fs::is_empty(options.output, ignored)) {
-    return BadInput(options.output + " is there already; remove it or name another output");
+  if (options.output.ends_with(".gguf")) return {};
+  const fs::file_status there = fs::symlink_status(options.output, ignored);
+  const bool empty = fs::is_directory(there) && fs::is_empty(options.output, ignored);
+  if (!fs::exists(there) || empty) return {};
+  return BadInput(options.output + " is there already; remove it or name another output");
+}
+
+// What is written must not be what is read: a part of a split file, or what has the temporary name.
+Status CheckApart(const ConvertOptions& options, const WeightStore& store) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::string output = options.output;
+  while (output.size() > 1 && output.ends_with('/')) output.pop_back();
+  for (const File& file : store.files()) {
+    const fs::path folder = fs::canonical(file.path(), ignored).parent_path();
+    const bool apart = !fs::equivalent(file.path(), output, ignored) &&
+                       !fs::equivalent(file.path(), output + ".partial", ignored) &&
+                       !fs::equivalent(folder, output + ".partial", ignored);
+    if (apart) continue;
+    return BadInput("writing " + options.output + " would destroy " + file.path() +
+                    ", which is converted; name another output");
   }
   return {};
 }
@@ -45,6 +63,7 @@ Result<Conversion> Convert(const ConvertOptions& options,
   TRINE_RETURN_IF_ERROR(CheckOutput(options));
   const bool gguf = options.output.ends_with(".gguf");
   TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(options.input));
+  TRINE_RETURN_IF_ERROR(CheckApart(options, *store));
   TRINE_ASSIGN(
       Conversion plan,
       PlanConversion(*store, gguf ? Container::kGguf : Container::kHuggingFace, options.type));

@@ -135,25 +135,33 @@ class PartialFolder {
 
   const fs::path& path() const { return path_; }
 
-  // Leaves what is there if it was begun with the same state, and nothing otherwise.
+  // Leaves what is there if it was begun with the same state, and nothing of another conversion.
+  // An error if it is of none.
   Status Begin(const std::string& state) {
     std::ifstream file(path_ / kState, std::ios::binary);
     const std::string found{std::istreambuf_iterator<char>(file), {}};
     if (found == state) return {};
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(path_, error)) {
-      fs::remove_all(entry.path(), error);
+      const fs::path name = entry.path().filename();
+      if (!found.empty() || name == kState + std::string(".partial")) continue;
+      return BadInput(path_.string() + " is there, and no conversion began it; remove it or name " +
+                      "another output");
+    }
+    // The state is replaced last: it says that a conversion began this.
+    for (const auto& entry : fs::directory_iterator(path_, error)) {
+      if (entry.path().filename() != kState) fs::remove_all(entry.path(), error);
     }
     return WriteText(path_ / kState, state);
   }
 
-  // Makes its entries durable and gives the folder its name.
+  // Makes its entries durable and gives the folder its name. The lock is held until it has it.
   Status Commit() {
     std::error_code error;
-    fs::remove(path_ / kState, error);
     fsync(lock_);
     fs::rename(path_, final_, error);
     if (error) return BadInput(final_.string() + ": cannot rename: " + error.message());
+    fs::remove(final_ / kState, error);
     return {};
   }
 
@@ -173,10 +181,12 @@ bool IsComplete(const fs::path& path, const ShardFile& shard) {
 
 Status CheckSpace(const PartialFolder& folder, const std::vector<ShardFile>& shards) {
   int64_t needed = 0;
-  for (const ShardFile& shard : shards) {
-    if (!IsComplete(folder.path() / shard.name, shard)) needed += SafetensorsBytes(shard.infos);
-  }
   std::error_code error;
+  for (const ShardFile& shard : shards) {
+    if (IsComplete(folder.path() / shard.name, shard)) continue;
+    needed += SafetensorsBytes(shard.infos);
+    fs::remove(folder.path() / (shard.name + ".partial"), error);  // takes space, is no use
+  }
   const fs::space_info space = fs::space(folder.path(), error);
   if (error || space.available >= static_cast<uintmax_t>(needed)) return {};
   return BadInput(folder.path().string() + " needs " + std::to_string(needed) + " more bytes, " +

@@ -49,7 +49,7 @@ Status Unfit(const ConvertedTensor& tensor, int64_t row) {
   if (IsTernary(tensor.in->type)) {
     return BadInput(what + " does not fit into " + Info(type).name + ", whose blocks of " +
                     std::to_string(Info(type).block_elems) +
-                    " values have one scale and codes of their own; choose pq2_0 or ptq1_0");
+                    " values have one scale and codes of their own; choose q2_0, which holds all");
   }
   return BadInput(what + " is not ternary, and nothing is rounded to " + Info(type).name +
                   ": a model must be trained for it; choose f16, bf16, f32 or q8_0");

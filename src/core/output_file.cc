@@ -17,7 +17,9 @@ namespace {
 // has it). What a killed process left of it is overwritten.
 std::FILE* OpenAlone(const std::string& temporary) {
   for (;;) {
-    const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    // Neither through a link to somebody's file nor, waiting for a reader, into a pipe.
+    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    const int fd = open(temporary.c_str(), flags, 0644);
     if (fd < 0) return nullptr;
     const Lock lock = TryLock(fd, temporary);
     if (lock == Lock::kTaken && ftruncate(fd, 0) == 0) return fdopen(fd, "wb");

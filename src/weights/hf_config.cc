@@ -42,12 +42,16 @@ class Reader {
     return {};
   }
 
-  Status RefuseOthers() const {
+  Status RefuseOthers() {
     const JsonField act = text_["hidden_act"];
     if (!act.is_null() && act.value() != "silu") return act.Refuse("'silu' is supported");
     for (const char* key : {"mlp_bias", "use_sliding_window"}) {
       TRINE_ASSIGN(const bool set, text_[key].BoolOr(false));
       if (set) return text_[key].Refuse("it is not supported");
+    }
+    TRINE_ASSIGN(out_.biases, text_["attention_bias"].BoolOr(false));
+    if (out_.biases && out_.architecture.starts_with("qwen3")) {
+      return text_["attention_bias"].Refuse("it is not supported");
     }
     TRINE_ASSIGN(const bool gate, text_["attn_output_gate"].BoolOr(true));
     if (!gate) return text_["attn_output_gate"].Refuse("only gated outputs are supported");
@@ -78,11 +82,17 @@ class Reader {
     return {};
   }
 
-  // Version 5 of transformers writes rope_parameters, older ones rope_theta and rope_scaling.
+  // Version 5 of transformers writes rope_parameters, older ones rope_theta and rope_scaling; it
+  // reads any mixture but two objects.
   Status Rope() {
-    const bool together = !text_["rope_parameters"].is_null();
-    const JsonField rope = text_[together ? "rope_parameters" : "rope_scaling"];
-    const JsonField theta = together ? rope["rope_theta"] : text_["rope_theta"];
+    const JsonField scaling = text_["rope_scaling"];
+    const JsonField rope = scaling.is_null() ? text_["rope_parameters"] : scaling;
+    if (!rope.is_null() && !rope.value().is_object()) return rope.Refuse("an object is needed");
+    const JsonField other = text_["rope_parameters"];
+    if (!other.is_null() && other.value() != rope.value()) {
+      return scaling.Refuse("rope_parameters says otherwise; keep one of them");
+    }
+    const JsonField theta = rope["rope_theta"].is_null() ? text_["rope_theta"] : rope["rope_theta"];
     TRINE_ASSIGN(const double base, theta.NumberOr(10000));
     Put("rope.freq_base", base);
     if (out_.architecture == "qwen35") TRINE_RETURN_IF_ERROR(PartialRope(rope));

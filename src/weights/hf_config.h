@@ -17,7 +17,7 @@ struct HfConfig {
   Metadata metadata;           // ARCHITECTURE.* and general.architecture
   std::optional<DType> dtype;  // of the matrices, where it is declared
   bool tied = false;           // the head is the embedding
-  bool biases = false;         // llama: attention has them. Only written
+  bool biases = false;         // llama: attention has them
   int64_t vocab = 0;
 };
 

@@ -103,6 +103,27 @@ Status AddTensors(const HfConfig& config, const std::vector<SafetensorsTensor>& 
   return {};
 }
 
+// transformers' llama has biases where config.json says so, whatever is stored.
+Status CheckBiases(const HfConfig& config, const std::vector<SafetensorsTensor>& stored) {
+  if (config.architecture != "llama") return {};
+  const auto is_bias = [](const SafetensorsTensor& tensor) {
+    return tensor.name.find(".self_attn.") != std::string::npos && tensor.name.ends_with(".bias");
+  };
+  const auto found = std::find_if(stored.begin(), stored.end(), is_bias);
+  const int64_t count = std::count_if(stored.begin(), stored.end(), is_bias);
+  TRINE_ASSIGN(const int64_t layers, config.metadata.Int("llama.block_count"));
+  if (!config.biases && found != stored.end()) {
+    return BadInput("tensor " + Quote(found->name) +
+                    " is there, config.json's attention_bias is not true; correct it, or get the "
+                    "files again");
+  }
+  if (config.biases && count / 4 < layers) {
+    return BadInput("config.json's attention_bias is true, but " + std::to_string(count) + " of " +
+                    std::to_string(layers) + " x 4 biases are there; get the files again");
+  }
+  return {};
+}
+
 Status CheckVocabulary(const HfConfig& config, const ModelFiles& model) {
   for (const TensorInfo& tensor : model.tensors) {
     if (tensor.name != "token_embd.weight" || tensor.rows() == config.vocab) continue;
@@ -131,6 +152,7 @@ Result<ModelFiles> ReadHuggingFace(const std::string& path) {
                ReadHfConfig((fs::path(model.tokenizer_folder) / "config.json").string()));
   TRINE_ASSIGN(SafetensorsFiles stored, ReadSafetensors(listing));
   Status added = AddTensors(config, stored.tensors, model);
+  if (added.ok()) added = CheckBiases(config, stored.tensors);
   if (added.ok()) added = CheckVocabulary(config, model);
   if (!added.ok()) return BadInput(path + ": " + added.message());
   model.files = std::move(stored.files);
