@@ -62,10 +62,12 @@ class Convert(unittest.TestCase):
         self.convert(source, self.folder / f"whole_{name}", *options)
         whole, took = digests(self.folder / f"whole_{name}"), time.monotonic() - started
         chance = random.Random(5)
-        out, hits, resumed = self.folder / name, 0, 0
+        out, hits, tries, resumed = self.folder / name, 0, 0, 0
         partial = self.folder / f"{name}.partial"
-        for _ in range(KILLS):
+        while hits < KILLS:
             hits += self.killed(chance.uniform(0, took), source, out, *options)
+            tries += 1
+            self.assertLess(tries, 20 * KILLS)
             if out.exists():
                 found = digests(out)
                 found.pop("conversion.json", None)  # the last that goes
@@ -82,9 +84,8 @@ class Convert(unittest.TestCase):
         self.convert(source, out, *options)
         self.assertEqual(digests(out), whole)
         self.assertFalse(partial.exists())
-        print(f"{name}: {hits} of {KILLS} kills before the end, {resumed} with shards to go on "
-              "with", flush=True)
-        self.assertGreater(hits, 0)
+        print(f"{name}: {hits} kills before the end, {resumed} with shards to go on with",
+              flush=True)
 
     def test_Killed_NothingLooksCompleteAndIsNot(self):
         self.kill_many(ROTATED, "folder", "--shard-size", "150KB")
@@ -106,6 +107,20 @@ class Convert(unittest.TestCase):
         (partial / "other").write_text("x")
         self.convert(ROTATED, self.out, "--shard-size", "1MB")
         self.assertEqual(digests(self.out), whole)
+
+    def test_ValueThatDoesNotFit_LeavesNothing(self):
+        source = self.folder / "m.gguf"
+        shutil.copy(DATA / "tiny" / "qwen3_f32.gguf", source)
+        tensor = cli.Gguf(source).tensors["blk.1.ffn_up.weight"]
+        with open(source, "r+b") as file:
+            file.seek(tensor.begin + 5 * 4 * tensor.shape[0])
+            file.write(struct.pack("<f", 1e6))
+        for out in (self.out, self.folder / "n.gguf"):
+            self.refused(f"{source}: tensor 'blk.1.ffn_up.weight', row 5 has a value beyond the "
+                         "range of F16; choose f32 or bf16", source, out, "--type", "f16")
+            self.convert(source, out, "--type", "bf16")
+        self.assertEqual({path.name for path in self.folder.iterdir()},
+                         {"m.gguf", "n.gguf", "out"})
 
     def test_OneAtATime_WritesAnOutput(self):
         file, folder = self.folder / "m.gguf.partial", self.folder / "out.partial"
@@ -161,7 +176,8 @@ class Convert(unittest.TestCase):
                 header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
             header.pop("__metadata__")
             ends = [entry["data_offsets"] for entry in header.values()]
-            self.assertLessEqual(max(end for _, end in ends), max(10 ** 6, max(e - b for b, e in ends)))
+            largest = max(end - begin for begin, end in ends)
+            self.assertLessEqual(max(end for _, end in ends), max(10 ** 6, largest))
             total += sum(end - begin for begin, end in ends)
             seen |= {name: path.name for name in header}
         self.assertEqual((index["weight_map"], index["metadata"]["total_size"]), (seen, total))
@@ -262,7 +278,7 @@ class Damaged(unittest.TestCase):
             with self.subTest(end):
                 self.refused(path, f"{path}/config.json: {end}")
 
-    def test_RopeTheta_IsFoundWhereTransformersFindsIt(self):
+    def test_ConfigInOtherWords_SameLogits(self):
         def logits(model):
             path = self.folder / "logits"
             outcome = cli.trine("run", "-m", model, "-p", "Hello, world", "-n", "1",
@@ -276,29 +292,37 @@ class Damaged(unittest.TestCase):
         def within_scaling(config):
             config["rope_scaling"] = config.pop("rope_parameters")
 
+        def tied(config):  # a head that is stored counts all the same
+            config["tie_word_embeddings"] = True
+
         expected = logits(HF / "qwen3")
-        for change in (beside, within_scaling):
+        for change in (beside, within_scaling, tied):
             self.assertEqual(logits(self.configure(change)), expected)
 
     def test_ConfigAgainstTensors(self):
         path = self.configure(lambda config: config.update(dtype="bfloat16"))
-        self.refused(path, f"{path}: tensor 'output.weight' is stored as F16, config.json's dtype "
+        self.refused(path, f"{path}: tensor 'lm_head.weight' is stored as F16, config.json's dtype "
                      "says BF16; one of them is wrong: correct dtype, or get the files again")
         path = self.configure(lambda config: config.update(vocab_size=300))
         self.refused(path, f"{path}: the embedding has 263 rows, config.json's vocab_size says "
                      "300; correct it, or get the files again")
         path = self.configure(lambda config: config.update(num_hidden_layers=3))
-        self.refused(path, f"{path}: 11 tensors are missing: 'blk.2.attn_k.weight', "
-                     "'blk.2.attn_k_norm.weight', 'blk.2.attn_norm.weight', "
-                     "'blk.2.attn_output.weight', 'blk.2.attn_q.weight', "
-                     "'blk.2.attn_q_norm.weight', 'blk.2.attn_v.weight', 'blk.2.ffn_down.weight', "
+        self.refused(path, f"{path}: 11 tensors are missing: "
+                     "'model.layers.2.self_attn.k_proj.weight', "
+                     "'model.layers.2.self_attn.k_norm.weight', "
+                     "'model.layers.2.input_layernorm.weight', "
+                     "'model.layers.2.self_attn.o_proj.weight', "
+                     "'model.layers.2.self_attn.q_proj.weight', "
+                     "'model.layers.2.self_attn.q_norm.weight', "
+                     "'model.layers.2.self_attn.v_proj.weight', "
+                     "'model.layers.2.mlp.down_proj.weight', "
                      "...; the model is incomplete, get it again")
         path = self.configure(lambda config: config.update(attention_bias=True), "llama")
         self.refused(path, f"{path}: config.json's attention_bias is true, but 0 of 2 x 4 biases "
                      "are there; get the files again")
         path = self.configure(lambda config: config.update(intermediate_size=128))
-        self.refused(path, f"{path}: tensor 'blk.0.ffn_down.weight' has shape [160, 96]; the "
-                     "model's metadata asks for [128, 96]")
+        self.refused(path, f"{path}: tensor 'model.layers.0.mlp.down_proj.weight' has shape [160, "
+                     "96]; the model's metadata asks for [128, 96]")
 
     def test_Files(self):
         path = self.copy()

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 
+#include "src/convert/row_converter.h"
 #include "src/weights/gguf_writer.h"
 #include "src/weights/row_codec.h"
 #include "tests/fixtures.h"
@@ -231,9 +232,39 @@ TEST_F(ConvertTest, WhatDoesNotFit_IsRefusedByName) {
         "attn_output.bias' has no place in Qwen2ForCausalLM");
   EXPECT_FALSE(fs::exists(Out("x.gguf")) || fs::exists(Out("x.gguf.partial")) ||
                fs::exists(Out("x")));
-  ASSERT_EQ(Run(HfPath("qwen3"), Out("x")), "");
-  holds(Run(HfPath("qwen3"), Out("x")), "is there already; remove it or name another output");
+  holds(Run(HfPath("qwen3"), Out("x")), "is a folder of safetensors already; name an OUT.gguf");
+  ASSERT_EQ(Run(TinyPath("qwen3_f32"), Out("x")), "");
+  holds(Run(TinyPath("qwen3_f32"), Out("x")), "is there already; remove it or name another output");
   holds(Run(Out("x"), Out("x")), "is the model that is converted");
+}
+
+// A file with an embedding in F16 beside ternary matrices, as they are found.
+TEST_F(ConvertTest, MixedTypes_OnlyTernaryOnesChange) {
+  const auto store = OpenWeights(TinyPath("qwen35_a_rot_ptq1_0"));
+  ASSERT_TRUE(store.ok());
+  auto plan = PlanConversion(**store, Container::kGguf, DType::kF16);
+  ASSERT_TRUE(plan.ok());
+  std::vector<TensorInfo> tensors;
+  for (ConvertedTensor& tensor : plan->tensors) {
+    if (tensor.out.name != "token_embd.weight") tensor.out.type = tensor.in->type;
+    tensor.out.bytes = tensor.in->elements() / Info(tensor.out.type).block_elems *
+                       Info(tensor.out.type).block_bytes;
+    tensors.push_back(tensor.out);
+  }
+  RowConverter converter(**store, 1, {});
+  const Status written = WriteGguf(Out("mixed.gguf"), plan->metadata, tensors,
+                                   [&](size_t index, const ByteSink& sink) {
+                                     return converter.Convert(plan->tensors[index], sink);
+                                   });
+  ASSERT_TRUE(written.ok()) << written.message();
+  ASSERT_EQ(Run(Out("mixed.gguf"), Out("q2.gguf"), DType::kQ2_0), "");
+  EXPECT_EQ(std::count(last_.kept.begin(), last_.kept.end(), "token_embd.weight"), 1);
+  auto mixed = TensorsOf(Out("q2.gguf")), expected = TensorsOf(TinyPath("qwen35_a_rot_q2_0"));
+  EXPECT_EQ(mixed["token_embd.weight"], TensorsOf(Out("mixed.gguf"))["token_embd.weight"]);
+  mixed.erase("token_embd.weight");
+  expected.erase("token_embd.weight");
+  EXPECT_EQ(mixed, expected);
+  ASSERT_EQ(Run(Out("mixed.gguf"), Out("hf")), "");  // any type per tensor
 }
 
 // transformers would leave out what config.json does not announce.

@@ -57,16 +57,23 @@ bool IsCarried(const std::string& key) {
 }
 
 // A matrix's type in GGUF; what cannot have the wanted one stays as it is, and is named.
-DType GgufType(const TensorInfo& in, std::optional<DType> wanted, std::vector<std::string>& kept) {
+// `ternary`: the source has ternary matrices, and the others are not meant to be.
+DType GgufType(const TensorInfo& in, std::optional<DType> wanted, bool ternary,
+               std::vector<std::string>& kept) {
   if (!IsMatrix(in)) return DType::kF32;
   if (!wanted || in.type == *wanted) return in.type;
-  if (IsTernary(*wanted) && IsGate(in) && !IsTernary(in.type)) return in.type;
-  if (in.cols() % Info(*wanted).block_elems == 0) return *wanted;
+  const bool stays = IsTernary(*wanted) && !IsTernary(in.type) && (ternary || IsGate(in));
+  if (!stays && in.cols() % Info(*wanted).block_elems == 0) return *wanted;
   kept.push_back(in.name);
   return in.type;
 }
 
 // ---- from GGUF to GGUF
+
+bool HasTernary(const WeightStore& store) {
+  return std::any_of(store.tensors().begin(), store.tensors().end(),
+                     [](const TensorInfo& tensor) { return IsTernary(tensor.type); });
+}
 
 Conversion PlanTranscoding(const WeightStore& store, std::optional<DType> type) {
   Conversion plan;
@@ -74,16 +81,18 @@ Conversion PlanTranscoding(const WeightStore& store, std::optional<DType> type) 
     ConvertedTensor tensor;
     tensor.in = &in;
     tensor.out = in;
-    if (IsMatrix(in)) tensor.out.type = GgufType(in, type, plan.kept);
+    if (IsMatrix(in)) tensor.out.type = GgufType(in, type, HasTernary(store), plan.kept);
     tensor.out.bytes = BytesOf(tensor.out);
     plan.tensors.push_back(std::move(tensor));
   }
+  const bool same = std::all_of(plan.tensors.begin(), plan.tensors.end(), [](const auto& tensor) {
+    return tensor.out.type == tensor.in->type;
+  });
   for (const auto& [key, value] : store.metadata().entries()) {
-    if (IsCarried(key)) plan.metadata.Insert(key, value);
+    if (IsCarried(key) || (same && key == "general.file_type")) plan.metadata.Insert(key, value);
   }
-  if (const auto number = FileType(MainType(plan.tensors))) {
-    plan.metadata.Insert("general.file_type", *number);
-  }
+  const auto number = FileType(MainType(plan.tensors));
+  if (number && !same) plan.metadata.Insert("general.file_type", *number);
   return plan;
 }
 
@@ -144,7 +153,8 @@ class Planner {
     }
     AddOrder(in, tensor);
     if (!to_gguf()) AddRotation(in, tensor);
-    TRINE_ASSIGN(tensor.out.type, to_gguf() ? GgufType(in, type_, plan_.kept) : HfType(in));
+    TRINE_ASSIGN(tensor.out.type,
+                 to_gguf() ? GgufType(in, type_, /*ternary=*/false, plan_.kept) : HfType(in));
     tensor.out.bytes = BytesOf(tensor.out);
     plan_.tensors.push_back(std::move(tensor));
     return {};

@@ -51,9 +51,10 @@ struct Conversion {
 // Hugging Face quantised ones become F16, and 16 bits of another kind than most have F32. A ternary
 // type wants values that are ternary already: nothing is rounded to it. Vectors and convolutions
 // are F32 in GGUF; in Hugging Face's files the type of the matrices if it holds their values
-// exactly, else F32. GGUF to GGUF keeps tensors, order, basis and metadata whatever the
-// architecture. The other ways need an architecture that Trine knows, all of whose tensors are
-// there: a list names the missing. To Hugging Face rotations are undone.
+// exactly, else F32. GGUF to GGUF keeps tensors, order, basis and the values of the metadata
+// whatever the architecture; where it has ternary matrices, a ternary type is for those alone. The
+// other ways need an architecture that Trine knows, all of whose tensors are there: a list names
+// the missing. To Hugging Face rotations are undone.
 Result<Conversion> PlanConversion(const WeightStore& store, Container target,
                                   std::optional<DType> type);
 

@@ -64,6 +64,9 @@ Result<Conversion> Convert(const ConvertOptions& options,
   const bool gguf = options.output.ends_with(".gguf");
   TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(options.input));
   TRINE_RETURN_IF_ERROR(CheckApart(options, *store));
+  if (!gguf && !store->tokenizer_folder().empty()) {
+    return BadInput(options.input + " is a folder of safetensors already; name an OUT.gguf");
+  }
   TRINE_ASSIGN(
       Conversion plan,
       PlanConversion(*store, gguf ? Container::kGguf : Container::kHuggingFace, options.type));

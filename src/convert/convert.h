@@ -19,13 +19,13 @@ struct ConvertOptions {
   int threads = 1;
 };
 
-// Writes the output and tells what was planned. Memory is bounded, about 50 MB a thread and the
-// header; free space is checked first. A .gguf file is written as NAME.gguf.partial, a folder as
-// FOLDER.partial, and gets its name when it is complete and on the disk. What a killed run leaves
-// of a folder is gone on with, a whole shard at a time, if source and options are the same; it is
-// replaced otherwise. A file that is there is replaced, a folder is not; nor is a FOLDER.partial
-// that no conversion began. What would overwrite a file of the source is an error. progress (may be
-// empty) gets bytes of the source done and in all.
+// Writes the output and tells what was planned. Memory is bounded, about 50 MB and the
+// header, which is some times its size in the file; free space is checked first. A .gguf file is
+// written as NAME.gguf.partial, a folder as FOLDER.partial, and gets its name when it is complete
+// and on the disk. What a killed run leaves of a folder is gone on with, a whole shard at a time,
+// if source and options are the same; it is replaced otherwise. A file that is there is replaced, a
+// folder is not; nor is a FOLDER.partial that no conversion began. What would overwrite a file of
+// the source is an error. progress (may be empty) gets bytes of the source done and in all.
 Result<Conversion> Convert(const ConvertOptions& options,
                            const std::function<void(int64_t done, int64_t total)>& progress);
 

@@ -1,6 +1,7 @@
 #include "src/convert/hf_folder.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,8 +87,10 @@ std::string StateText(const ConvertOptions& options, const WeightStore& store,
   nlohmann::json state;
   std::error_code ignored;
   for (const File& file : store.files()) {
-    const auto changed = fs::last_write_time(file.path(), ignored).time_since_epoch().count();
-    state["source"].push_back({fs::canonical(file.path(), ignored).string(), file.size(), changed});
+    struct stat found = {};
+    stat(file.path().c_str(), &found);
+    state["source"].push_back({fs::canonical(file.path(), ignored).string(), file.size(),
+                               found.st_ino, found.st_ctim.tv_sec, found.st_ctim.tv_nsec});
   }
   state["type"] = options.type ? Info(*options.type).name : "";
   for (const ShardFile& shard : shards) {
@@ -155,6 +158,11 @@ class PartialFolder {
     return WriteText(path_ / kState, state);
   }
 
+  void Remove() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
   // Makes its entries durable and gives the folder its name. The lock is held until it has it.
   Status Commit() {
     std::error_code error;
@@ -199,19 +207,7 @@ Status WriteShard(const fs::path& path, const ShardFile& shard, RowConverter& co
   });
 }
 
-// A GGUF file's tokenizer is translated, that of a folder copied as it is.
-Status WriteTokenizer(const WeightStore& store, const Conversion& plan, const fs::path& folder) {
-  if (!store.tokenizer_folder().empty()) {
-    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json",
-                             "chat_template.jinja"}) {
-      const fs::path source = fs::path(store.tokenizer_folder()) / name;
-      std::error_code error;
-      if (!fs::exists(source, error)) continue;
-      fs::copy_file(source, folder / name, fs::copy_options::overwrite_existing, error);
-      if (error) return BadInput(source.string() + ": cannot copy: " + error.message());
-    }
-    return {};
-  }
+Status WriteTokenizer(const Conversion& plan, const fs::path& folder) {
   TRINE_ASSIGN(const HfTokenizerFiles files, ToHuggingFace(plan.metadata));
   for (const auto& [name, text] : {std::pair("tokenizer.json", &files.tokenizer),
                                    {"tokenizer_config.json", &files.tokenizer_config},
@@ -222,18 +218,12 @@ Status WriteTokenizer(const WeightStore& store, const Conversion& plan, const fs
   return {};
 }
 
-}  // namespace
-
-Status WriteHfFolder(const ConvertOptions& options, const WeightStore& store,
-                     const Conversion& plan, RowConverter& converter,
-                     const std::function<void(int64_t)>& skipped) {
+// What the folder holds when it is complete.
+Status Fill(const PartialFolder& folder, const Conversion& plan,
+            const std::vector<ShardFile>& shards, RowConverter& converter,
+            const std::function<void(int64_t)>& skipped) {
   TRINE_ASSIGN(const std::string config, WriteHfConfig(plan.config, plan.rope_factors));
-  const std::vector<ShardFile> shards = CutShards(plan, options.shard_bytes);
-  std::string output = options.output;
-  while (output.size() > 1 && output.ends_with('/')) output.pop_back();
-  TRINE_ASSIGN(PartialFolder folder, PartialFolder::Open(output));
-  TRINE_RETURN_IF_ERROR(folder.Begin(StateText(options, store, shards)));
-  TRINE_RETURN_IF_ERROR(WriteTokenizer(store, plan, folder.path()));
+  TRINE_RETURN_IF_ERROR(WriteTokenizer(plan, folder.path()));
   TRINE_RETURN_IF_ERROR(WriteText(folder.path() / "config.json", config));
   TRINE_RETURN_IF_ERROR(CheckSpace(folder, shards));
   for (const ShardFile& shard : shards) {
@@ -244,11 +234,27 @@ Status WriteHfFolder(const ConvertOptions& options, const WeightStore& store,
     }
     for (const ConvertedTensor* tensor : shard.tensors) skipped(tensor->in->bytes);
   }
-  if (shards.size() > 1) {
-    TRINE_RETURN_IF_ERROR(
-        WriteText(folder.path() / "model.safetensors.index.json", IndexText(shards, plan.bytes())));
-  }
-  return folder.Commit();
+  if (shards.size() == 1) return {};
+  return WriteText(folder.path() / "model.safetensors.index.json", IndexText(shards, plan.bytes()));
+}
+
+}  // namespace
+
+Status WriteHfFolder(const ConvertOptions& options, const WeightStore& store,
+                     const Conversion& plan, RowConverter& converter,
+                     const std::function<void(int64_t)>& skipped) {
+  const std::vector<ShardFile> shards = CutShards(plan, options.shard_bytes);
+  std::string output = options.output;
+  while (output.size() > 1 && output.ends_with('/')) output.pop_back();
+  TRINE_ASSIGN(PartialFolder folder, PartialFolder::Open(output));
+  TRINE_RETURN_IF_ERROR(folder.Begin(StateText(options, store, shards)));
+  const Status filled = Fill(folder, plan, shards, converter, skipped);
+  if (filled.ok()) return folder.Commit();
+  const bool worth_keeping = std::any_of(shards.begin(), shards.end(), [&](const ShardFile& shard) {
+    return IsComplete(folder.path() / shard.name, shard);
+  });
+  if (!worth_keeping) folder.Remove();
+  return filled;
 }
 
 }  // namespace trine

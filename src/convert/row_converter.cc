@@ -1,6 +1,7 @@
 #include "src/convert/row_converter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 
@@ -11,7 +12,7 @@
 namespace trine {
 namespace {
 
-constexpr int64_t kPartBytes = int64_t{4} << 20;  // of values in f32, a thread at a time
+constexpr int64_t kChunkBytes = int64_t{16} << 20;  // of values in f32, of all threads at a time
 
 bool IsCopy(const ConvertedTensor& tensor) {
   return tensor.in->type == tensor.out.type && tensor.in->stored_as == tensor.out.stored_as &&
@@ -39,12 +40,16 @@ Status ReadSource(const WeightStore& store, const ConvertedTensor& tensor, int64
   return {};
 }
 
-Status Unfit(const ConvertedTensor& tensor, int64_t row) {
+// Row `row` of a tensor does not fit the type that it is to have.
+Status Unfit(const ConvertedTensor& tensor, int64_t row, bool finite) {
   const DType type = tensor.out.type;
   const std::string what = "tensor " + Quote(tensor.in->name) + ", row " + std::to_string(row);
+  if (!finite) {
+    return BadInput(what + " has a value that is not finite; the file is damaged, get it again");
+  }
   if (!IsTernary(type)) {
-    return BadInput(what + " has a value that is not finite or beyond the range of " +
-                    Info(type).name + "; choose f32 or bf16");
+    return BadInput(what + " has a value beyond the range of " + Info(type).name +
+                    "; choose f32 or bf16");
   }
   if (IsTernary(tensor.in->type)) {
     return BadInput(what + " does not fit into " + Info(type).name + ", whose blocks of " +
@@ -118,6 +123,7 @@ Status RowConverter::ConvertPart(const ConvertedTensor& tensor, int64_t first, i
   std::vector<std::byte> stored(static_cast<size_t>(n * RowBytes(in.type, cols)));
   TRINE_RETURN_IF_ERROR(ReadSource(store_, tensor, first, n, stored.data()));
   int64_t unfit = -1;
+  bool finite = true;
   if (IsTernary(in.type) && IsTernary(tensor.out.type)) {
     unfit = Transcode(tensor, stored.data(), n, out);
   } else {
@@ -126,18 +132,22 @@ Status RowConverter::ConvertPart(const ConvertedTensor& tensor, int64_t first, i
     backend.DecodeRows(in.type, stored.data(), values);
     ToTarget(tensor, backend, values);
     unfit = Encode(tensor, values, out);
+    finite = unfit < 0 || std::all_of(values.row(unfit), values.row(unfit) + cols,
+                                      [](float value) { return std::isfinite(value); });
   }
-  return unfit < 0 ? Status{} : Unfit(tensor, first + unfit);
+  if (unfit < 0) return {};
+  const Status unfitting = Unfit(tensor, first + unfit, finite);
+  return {unfitting.code(), store_.name() + ": " + unfitting.message()};
 }
 
 Status RowConverter::Convert(const ConvertedTensor& tensor, const ByteSink& sink) {
   if (tensor.in == nullptr) return sink(std::as_bytes(std::span(tensor.values)));
   const int64_t rows = RowsOf(tensor), row_bytes = RowBytes(tensor.out.type, tensor.out.cols());
-  const int64_t part = std::max<int64_t>(1, kPartBytes / (4 * tensor.out.cols()));
-  const auto threads = std::ssize(backends_);
-  std::vector<std::byte> out(static_cast<size_t>(std::min(rows, part * threads) * row_bytes));
-  for (int64_t first = 0; first < rows; first += part * threads) {
-    const int64_t n = std::min(part * threads, rows - first);
+  const int64_t chunk = std::max<int64_t>(1, kChunkBytes / (4 * tensor.out.cols()));
+  std::vector<std::byte> out(static_cast<size_t>(std::min(rows, chunk) * row_bytes));
+  for (int64_t first = 0; first < rows; first += chunk) {
+    const int64_t n = std::min(chunk, rows - first);
+    const int64_t threads = std::min(std::ssize(backends_), n);
     std::mutex mutex;
     Status status;
     InParallel(threads, [&](int64_t i) {

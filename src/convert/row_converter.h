@@ -16,8 +16,8 @@ namespace trine {
 
 class RowConverter {
  public:
-  // done (may be empty) is told how many bytes of the source were dealt with. Uses about 16 MB for
-  // each thread.
+  // done (may be empty) is told how many bytes of the source were dealt with. Uses about 50 MB,
+  // or ten rows where these are longer.
   RowConverter(const WeightStore& store, int threads, std::function<void(int64_t bytes)> done);
 
   // All rows, from the disk to the sink. Errors name the tensor and row whose values do not fit the

@@ -7,8 +7,8 @@
 
 namespace trine {
 
-// part(0) .. part(parts - 1), each on a thread of its own and the first on the caller's; returns when
-// all have. parts is at least 1.
+// part(0) .. part(parts - 1), each on a thread of its own and the first on the caller's; returns
+// when all have. parts is at least 1.
 template <typename Part>
 void InParallel(int64_t parts, const Part& part) {
   std::vector<std::jthread> helpers;

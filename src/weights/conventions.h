@@ -47,8 +47,8 @@ enum class StoredAs {
 
 // What is stored to values of the model, in place.
 void FromStored(StoredAs stored_as, std::span<float> values);
-// The inverse: the shortest number that FromStored makes the same value of; the nearest where none
-// does.
+// The inverse, as far as there is one: v - 1, which has lost what 1 + w could not hold (a w below
+// 2^-16 in BF16); for log(-v), of which several give the same v, the shortest, else the nearest.
 void ToStored(StoredAs stored_as, std::span<float> values);
 
 }  // namespace trine

@@ -117,7 +117,7 @@ class Reader {
                                                                     : rope["partial_rotary_factor"];
     TRINE_ASSIGN(const double part, field.NumberOr(0.25));
     if (!(part > 0 && part <= 1)) return field.Refuse("above 0 and at most 1 is needed");
-    Put("rope.dimension_count", static_cast<int64_t>(part * static_cast<double>(head_dim_)));
+    Put("rope.dimension_count", std::llround(part * static_cast<double>(head_dim_)));
     const JsonField sections = rope["mrope_section"];
     if (sections.is_null()) return {};
     TRINE_ASSIGN(const std::vector<JsonField> items, sections.Items());
@@ -139,7 +139,7 @@ class Reader {
       if (!rope[key].is_null()) return rope[key].Refuse("it is not supported");
     }
     const double usual = 1 + 0.1 * std::log(factor);
-    TRINE_ASSIGN(const double magnitude, rope["attention_factor"].NumberOr(usual));
+    TRINE_ASSIGN(const double magnitude, rope["attention_factor"].NumberOr(factor > 1 ? usual : 1));
     if (magnitude != usual) Put("rope.scaling.attn_factor", magnitude / usual);
     for (const char* key : {"beta_fast", "beta_slow"}) {
       if (rope[key].is_null()) continue;

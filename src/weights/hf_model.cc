@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 // The file that lists a folder's tensors.
 Result<std::string> FindWeights(const std::string& folder) {
   std::error_code ignored;
-  for (const char* name : {"model.safetensors.index.json", "model.safetensors"}) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     const fs::path path = fs::path(folder) / name;
     if (fs::exists(path, ignored)) return path.string();
   }
@@ -50,12 +50,12 @@ Result<std::vector<int64_t>> ShapeOf(const SafetensorsTensor& tensor) {
 }
 
 // What is computed in 32 bits may be stored so, whatever is declared of the rest.
-Status CheckDeclared(const HfConfig& config, const TensorInfo& tensor) {
+Status CheckDeclared(const HfConfig& config, const std::string& name, const TensorInfo& tensor) {
   const bool matrix = tensor.shape.size() > 1 && !tensor.name.ends_with("ssm_conv1d.weight");
   if (!matrix || !config.dtype || tensor.type == *config.dtype || tensor.type == DType::kF32) {
     return {};
   }
-  return BadInput("tensor " + Quote(tensor.name) + " is stored as " + Info(tensor.type).name +
+  return BadInput("tensor " + Quote(name) + " is stored as " + Info(tensor.type).name +
                   ", config.json's dtype says " + Info(*config.dtype).name +
                   "; one of them is wrong: correct dtype, or get the files again");
 }
@@ -70,15 +70,16 @@ Result<TensorInfo> Translate(const HfConfig& config, const SafetensorsTensor& st
   tensor.file = stored.file;
   tensor.offset = stored.offset;
   tensor.bytes = stored.bytes;
-  TRINE_RETURN_IF_ERROR(CheckDeclared(config, tensor));
+  TRINE_RETURN_IF_ERROR(CheckDeclared(config, stored.name, tensor));
   return tensor;
 }
 
 Status AddTensors(const HfConfig& config, const std::vector<SafetensorsTensor>& stored,
                   ModelFiles& model) {
   for (const SafetensorsTensor& entry : stored) {
-    // transformers does not read the head of a tied model either.
-    if (IsOutsideTextModel(entry.name) || (config.tied && entry.name == "lm_head.weight")) {
+    // A head that is stored counts, as in transformers, even where config.json ties it.
+    const bool buffer = !ToGguf(config.architecture, entry.name) && !TypeOf(entry).ok();
+    if (IsOutsideTextModel(entry.name) || buffer) {
       model.left_out.push_back(entry.name);
       continue;
     }

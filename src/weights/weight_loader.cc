@@ -91,7 +91,7 @@ Status ReadColumnParts(const WeightStore& store, const TensorInfo& tensor, const
 }
 
 Status NotFinite(const WeightStore& store, const std::string& name) {
-  return BadInput(store.name() + ": tensor '" + name +
+  return BadInput(store.name() + ": tensor '" + store.NameInFile(name) +
                   "' holds a value that is not finite; the file is damaged, get it again");
 }
 
@@ -102,7 +102,7 @@ Status Missing(const WeightStore& store, const std::set<std::string>& names) {
   size_t shown = 0;
   for (const std::string& name : names) {
     if (++shown > kShown) break;
-    list += (shown == 1 ? "'" : ", '") + name + "'";
+    list += (shown == 1 ? "'" : ", '") + store.NameInFile(name) + "'";
   }
   return BadInput(store.name() + ": " + std::to_string(names.size()) +
                   " tensors are missing: " + list + (names.size() > kShown ? ", ..." : "") +

@@ -59,6 +59,8 @@ class WeightStore {
   const Metadata& metadata() const { return files_.metadata; }
   const std::vector<TensorInfo>& tensors() const { return files_.tensors; }
   const TensorInfo* Find(std::string_view name) const;  // nullptr if absent
+  // What the container itself calls a tensor; for messages.
+  std::string NameInFile(const std::string& name) const;
   // As Find; an error that names the file if the tensor is absent.
   Result<const TensorInfo*> Require(const std::string& name) const;
   // And an error that says both shapes if it has another one.
