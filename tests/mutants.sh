@@ -37,7 +37,7 @@ mutants=(
   "import-gates|src/convert/conversion.cc|s/order = ValueHeads(from, 0, 1);/order = {};/|convert_test|ConvertTest.BothContainers_SameLogits|gates of value heads keep their order"
   "norms|src/weights/hf_names.cc|s/rule.norm \&\& architecture == \"qwen35\"/false/|convert_test|ConvertTest.BothContainers_SameLogits|norm weights without their 1"
   "shortest|src/weights/conventions.cc|s/int bits = 22/int bits = 0/|convert_test|Conventions.StoredValues_AreShortAndComeBack|log(-v) with digits it did not have"
-  "scales|src/weights/row_codec.cc|s/same \&= units/same |= units/|convert_test|RowCodec.ScalesOfZeros_DoNotCount|two scales become one"
+  "scales|src/weights/row_codec.cc|s/units\[i\].scale == scale/units[i].scale >= 0/|convert_test|RowCodec.ScalesOfZeros_DoNotCount|two scales become one"
   "window-first|src/engine/window_steps.h|s/return length \/ 2;/return length \/ 2 + 1;/|window_test|TextWindows.ScoredAreTheLaterHalf_AndBosReplacesTheFirst|scoring begins one token late"
   "window-target|src/engine/window_steps.h|s/ + position + 1)/ + position)/|window_test|TextWindows.ScoredAreTheLaterHalf_AndBosReplacesTheFirst|a token is scored by its own logits"
   "window-slot|src/engine/window_steps.cc|s/window_ % limits_.slots/0/|window_test|WindowSteps.AnyLimits_GiveEveryWindowItsTokens|windows of a step share a slot"
