@@ -54,7 +54,8 @@ struct Raw {
 po::options_description ModelOptions(Settings& s, Raw& raw) {
   po::options_description options("Model and ranks");
   auto add = options.add_options();
-  add("model,m", po::value(&s.model), "model file (.gguf, or the first part of a split one)");
+  add("model,m", po::value(&s.model),
+      "a .gguf file (the first part of a split one), or a folder of safetensors");
   add("np", po::value(&s.np), "ranks to start on this host");
   add("config", po::value(&raw.config), "options from an ini file");
   add("ctx-size,c", po::value(&s.context)->default_value(s.context),
