@@ -1,5 +1,6 @@
 """The gated delta rule for PyTorch on CPU, by demo_delta.cc (imported by demo_model.py)."""
 import ctypes
+import functools
 import pathlib
 import subprocess
 import tempfile
@@ -7,15 +8,13 @@ import tempfile
 import torch
 
 
-def compiled():
+@functools.cache
+def library():
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "demo_delta.so"
         subprocess.run(["g++", "-std=c++20", "-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared",
                         "-fPIC", pathlib.Path(__file__).with_suffix(".cc"), "-o", out], check=True)
         return ctypes.CDLL(str(out))
-
-
-LIBRARY = compiled()
 
 
 def call(function, v, tensors):
@@ -31,14 +30,14 @@ class Delta(torch.autograd.Function):
         inputs = [x.contiguous() for x in (q, k, v, decay, beta)]
         ctx.save_for_backward(*inputs)
         out = torch.empty_like(inputs[2])
-        call(LIBRARY.delta_forward, v, [*inputs, out])
+        call(library().delta_forward, v, [*inputs, out])
         return out
 
     @staticmethod
     def backward(ctx, gradient):
         inputs = ctx.saved_tensors
         outputs = [torch.zeros_like(x) for x in inputs]
-        call(LIBRARY.delta_backward, inputs[2], [*inputs, gradient.contiguous(), *outputs])
+        call(library().delta_backward, inputs[2], [*inputs, gradient.contiguous(), *outputs])
         return tuple(outputs)
 
 
