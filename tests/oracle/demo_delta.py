@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 
 import torch
+from torch import Tensor
 
 
 @functools.cache
@@ -24,24 +25,34 @@ def call(function, v, tensors):
     function(sizes, *(ctypes.c_void_p(t.data_ptr()) for t in tensors))
 
 
-class Delta(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, q, k, v, decay, beta):
-        inputs = [x.contiguous() for x in (q, k, v, decay, beta)]
-        ctx.save_for_backward(*inputs)
-        out = torch.empty_like(inputs[2])
-        call(library().delta_forward, v, [*inputs, out])
-        return out
-
-    @staticmethod
-    def backward(ctx, gradient):
-        inputs = ctx.saved_tensors
-        outputs = [torch.zeros_like(x) for x in inputs]
-        call(library().delta_backward, inputs[2], [*inputs, gradient.contiguous(), *outputs])
-        return tuple(outputs)
-
-
-@torch.compiler.disable
-def delta_rule(q, k, v, decay, beta):
+@torch.library.custom_op("demo::delta_rule", mutates_args=())
+def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
     """q k [B, T, K, 32], v [B, T, K, R, 32], decay beta [B, T, K, R], float: returns o like v."""
-    return Delta.apply(q, k, v, decay, beta)
+    inputs = [x.contiguous() for x in (q, k, v, decay, beta)]
+    out = torch.empty_like(inputs[2])
+    call(library().delta_forward, v, [*inputs, out])
+    return out
+
+
+@torch.library.custom_op("demo::delta_gradient", mutates_args=())
+def delta_gradient(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor,
+                   d_out: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    inputs = [x.contiguous() for x in (q, k, v, decay, beta)]
+    outputs = tuple(torch.zeros_like(x) for x in inputs)
+    call(library().delta_backward, v, [*inputs, d_out.contiguous(), *outputs])
+    return outputs
+
+
+@delta_rule.register_fake
+def _(q, k, v, decay, beta):
+    return v.new_empty(v.shape)
+
+
+@delta_gradient.register_fake
+def _(*inputs):
+    return tuple(x.new_empty(x.shape) for x in inputs[:5])
+
+
+delta_rule.register_autograd(
+    lambda ctx, d_out: delta_gradient(*ctx.saved_tensors, d_out),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))

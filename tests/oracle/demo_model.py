@@ -15,8 +15,8 @@ from demo_delta import delta_rule
 
 GROUP = 128
 CONV = 4
-# Rotation blocks of 256 lie across ranks: one for head outputs, three for FFN channels.
-SHAPE = dict(hidden=512, ffn=768, vocab=4096, recurrent=[True, True, True, False], interval=4,
+# Rotation blocks of 256 lie across ranks: one for head outputs, five for FFN channels.
+SHAPE = dict(hidden=512, ffn=1280, vocab=4096, recurrent=[True, True, True, False], interval=4,
              heads=(4, 2, 64), linear=(4, 2, 32), rotary=(32, [6, 5, 5, 0], 1e4), block=256,
              tied=True, eps=1e-6, context=1024)
 SIGN_SEED = 20

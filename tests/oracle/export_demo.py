@@ -93,7 +93,7 @@ def write_tokenizer(writer, work):
 def write_provenance(writer):
     writer.add_name("Trine demo")
     writer.add_description(DESCRIPTION)
-    writer.add_size_label("9M")
+    writer.add_size_label("12M")
     writer.add_license("Apache-2.0")
     writer.add_languages(["en"])
     writer.add_tags(["text-generation", "ternary", "demo"])

@@ -27,7 +27,7 @@ from demo_model import SHAPE, Demo
 
 SEED = 1
 BATCH, LENGTH = 8, 512  # sequences and tokens a step
-RATE, WARM_UP = 2e-3, 100
+MUON_RATE, ADAM_RATE, WARM_UP = 4e-3, 2e-3, 100
 BLEND = 200, 400
 REPORT, VALIDATE, SAVE_SECONDS = 20, 200, 600
 VALIDATION = 40         # windows of the held-out text during training
@@ -45,7 +45,21 @@ def batch(ids, step):
 
 
 def rate(step, steps, decay):
-    return RATE * min(1.0, (step + 1) / WARM_UP, (steps - step) / decay)
+    """The factor of the learning rates."""
+    return min(1.0, (step + 1) / WARM_UP, (steps - step) / decay)
+
+
+def optimizers(model):
+    """Muon for the matrices of the layers, AdamW for the embedding and all that is small."""
+    named = {key.replace(":", "."): p for key, p in model.tensors.items()}
+    embedding = named.pop("token_embd.weight")
+    matrices = [p for name, p in named.items() if name in model.rotated]
+    small = [p for name, p in named.items() if name not in model.rotated]
+    return [torch.optim.Muon(matrices, lr=MUON_RATE, weight_decay=0.1,
+                             adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW([{"params": [embedding], "weight_decay": 0.1},
+                               {"params": small, "weight_decay": 0.0}],
+                              lr=ADAM_RATE, betas=(0.9, 0.95), fused=True)]
 
 
 class Run:
@@ -55,11 +69,7 @@ class Run:
         self.folder = work / ("ternary" if ternary else "float")
         self.folder.mkdir(exist_ok=True)
         self.model, self.step, self.seconds = Demo(SHAPE, ternary), 0, 0.0
-        decayed = [p for p in self.model.parameters() if p.ndim == 2 and p.shape[1] > 4]
-        plain = [p for p in self.model.parameters() if not (p.ndim == 2 and p.shape[1] > 4)]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
-            lr=RATE, betas=(0.9, 0.95), fused=True)
+        self.optimizers = optimizers(self.model)
         self.train = np.fromfile(work / "train.u16", "<u2")
         self.held = windows(np.fromfile(work / "heldout.u16", "<u2"), VALIDATION)
         self.loss = torch.compile(self.plain_loss)
@@ -75,12 +85,13 @@ class Run:
         state = torch.load(self.folder / "state.pt")
         self.step, self.seconds = state["step"], state["seconds"]
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, value in zip(self.optimizers, state["optimizers"]):
+            optimizer.load_state_dict(value)
 
     def save(self, name="state.pt"):
         partial = self.folder / f"{name}.part"
         torch.save({"step": self.step, "seconds": self.seconds, "model": self.model.state_dict(),
-                    "optimizer": self.optimizer.state_dict()}, partial)
+                    "optimizers": [o.state_dict() for o in self.optimizers]}, partial)
         partial.rename(self.folder / name)
 
     def log(self, **entry):
@@ -98,13 +109,15 @@ class Run:
     def advance(self, steps, decay):
         start, end = BLEND
         blend = torch.tensor(min(1.0, max(0.0, (self.step - start) / (end - start))))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate(self.step, steps, decay)
+        for optimizer, base in zip(self.optimizers, (MUON_RATE, ADAM_RATE)):
+            for group in optimizer.param_groups:
+                group["lr"] = base * rate(self.step, steps, decay)
         loss = self.loss(batch(self.train, self.step), blend)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         self.step += 1
         return loss.item(), norm.item()
 
@@ -121,7 +134,7 @@ class Run:
             recent.append(loss)
             if self.step % REPORT == 0:
                 self.log(loss=round(sum(recent) / len(recent), 4), norm=round(norm, 3),
-                         rate=round(rate(self.step, steps, decay), 6), seconds=round(self.seconds))
+                         rate=round(rate(self.step, steps, decay), 4), seconds=round(self.seconds))
                 recent = []
             if self.step % VALIDATE == 0 or self.step == steps:
                 self.validate()
