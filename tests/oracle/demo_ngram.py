@@ -75,12 +75,16 @@ def probabilities(train, held):
     return out
 
 
-def main(work):
+def bits_per_byte(work):
+    """Of the held-out text, and the perplexity of its tokens."""
     train, held = (np.fromfile(work / f"{part}.u16", "<u2") for part in ("train", "heldout"))
-    p = probabilities(train, held)
+    bits = -np.log2(probabilities(train, held)).sum()
     size = sum(len(text.encode()) for text in documents(work / "heldout.txt"))
-    bits = -np.log2(p).sum()
-    print(f"5-gram: {bits / size:.4f} bits per byte, perplexity {2 ** (bits / len(held)):.2f} a token")
+    return bits / size, 2 ** (bits / len(held))
+
+
+def main(work):
+    print("5-gram: %.4f bits per byte, perplexity %.3f" % bits_per_byte(work))
 
 
 if __name__ == "__main__":
