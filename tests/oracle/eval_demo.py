@@ -85,7 +85,7 @@ def main():
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--samples", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     model = load(options.file)
     tokenizer = Tokenizer.from_file(str(options.work / "tokenizer.json"))
     ids = np.fromfile(options.work / "heldout.u16", "<u2")
