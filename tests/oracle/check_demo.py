@@ -3,7 +3,7 @@
     check_demo.py WORK          (WORK/tokenizer.json must exist)
 
 The gated delta rule of demo_delta.cc and its gradient against a float64 loop under autograd, and
-a random demo model against transformers, which reads it from the exported files.
+a random demo model and its float twin against transformers, which reads it from the exported files.
 """
 import pathlib
 import sys
@@ -55,19 +55,24 @@ def check_delta():
     assert max(errors) < DELTA
 
 
-def check_export(work, folder):
+def random_model(ternary):
     torch.manual_seed(3)
-    model = Demo(SHAPE)
+    model = Demo(SHAPE, ternary)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
                 parameter *= torch.empty_like(parameter).uniform_(0.6, 1.4)
+    return model
+
+
+def check_export(work, folder, ternary):
+    model = random_model(ternary)
     stored = export_demo.stored_tensors(model)
     dense = export_demo.normal_basis(SHAPE, stored, model.rotated, sign_vectors(SHAPE))
     tokens = torch.randint(0, SHAPE["vocab"], (1, 150))
     with torch.no_grad():
         expected = model.logits(model.dense(torch.tensor(1.0), torch.float32), tokens)
-        for kind in ("PTQ1_0", "PQ2_0", "F16"):
+        for kind in ("PTQ1_0", "PQ2_0", "F16") if ternary else ("F16",):
             path = folder / f"{kind}.gguf"
             export_demo.write(path, work, model, dense if kind == "F16" else stored, kind)
             error = relative(eval_demo.load(path)(tokens).logits, expected)
@@ -78,4 +83,5 @@ def check_export(work, folder):
 if __name__ == "__main__":
     check_delta()
     with tempfile.TemporaryDirectory() as folder:
-        check_export(pathlib.Path(sys.argv[1]), pathlib.Path(folder))
+        for ternary in (True, False):
+            check_export(pathlib.Path(sys.argv[1]), pathlib.Path(folder), ternary)

@@ -18,6 +18,7 @@ prose under licences that allow any use, with notices kept:
 Every document is cut into pieces of about 6000 characters; one piece in 80, chosen by the crc32 of
 its source and number, is held out, so both parts are of the same kinds.
 """
+import hashlib
 import html.parser
 import json
 import pathlib
@@ -30,7 +31,8 @@ END = "\x1e"          # between documents; <|endoftext|> for the model
 PIECE = 6000          # characters
 HELD_OUT = 80         # one piece in so many
 # Synsets whose gloss has one of these are left out.
-COARSE = re.compile(r"slur|offensive|disparag|obscen|vulgar|sexual|intercourse|prostitut|whore|rape")
+COARSE = re.compile(r"slur|offensive|disparag|obscen|vulgar|sexual|intercourse|prostitut|whore"
+                    r"|rape")
 SECTIONS = {"n": "noun", "v": "verb", "a": "adjective", "s": "adjective", "r": "adverb"}
 HTML = {"postgres": "usr/share/doc/postgresql-doc-15/html",
         "python": "usr/share/doc/python3.11/html",
@@ -130,7 +132,8 @@ class Paragraphs(html.parser.HTMLParser):
 
 def is_prose(text):
     letters = sum(c.isalpha() or c == " " for c in text)
-    return len(text) >= 80 and text[-1] in ".!?:" and letters >= 0.92 * len(text) and text.isascii()
+    return (len(text) >= 80 and text[-1] in ".!?:" and letters >= 0.92 * len(text)
+            and text.isascii())
 
 
 def manual(root, source):
@@ -200,9 +203,11 @@ def main(work):
         sizes.setdefault(source, [0, 0])
         sizes[source][0] += sum(map(len, train))
         sizes[source][1] += sum(map(len, held))
+    print("characters for training and held out:", json.dumps(sizes))
     for part, texts in parts.items():
-        (work / f"{part}.txt").write_text("".join(t + END for t in texts))
-    print(json.dumps(sizes, indent=1))
+        data = "".join(t + END for t in texts).encode()
+        (work / f"{part}.txt").write_bytes(data)
+        print(f"{part}.txt: {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@
 // Threads share out the B x K key heads, so nothing is added up across threads.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 namespace {

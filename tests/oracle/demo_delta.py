@@ -13,8 +13,9 @@ from torch import Tensor
 def library():
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "demo_delta.so"
-        subprocess.run(["g++", "-std=c++20", "-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared",
-                        "-fPIC", pathlib.Path(__file__).with_suffix(".cc"), "-o", out], check=True)
+        source = pathlib.Path(__file__).with_suffix(".cc")
+        subprocess.run(["g++", "-std=c++20", "-O3", "-march=native", "-ffast-math", "-fopenmp",
+                        "-shared", "-fPIC", source, "-o", out], check=True)
         return ctypes.CDLL(str(out))
 
 

@@ -45,7 +45,7 @@ def discounts(counts):
 
 
 class Level:
-    """Discounted probabilities of the last token of n-grams and the weight left for lower orders."""
+    """Discounted probabilities of the last token of n-grams, and what is left for lower orders."""
 
     def __init__(self, count):
         self.count = count
