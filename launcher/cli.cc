@@ -1,5 +1,6 @@
 #include "launcher/cli.h"
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <filesystem>
 #include <fstream>
@@ -17,13 +18,16 @@ namespace {
 
 constexpr char kUsage[] =
     "trine VERB [options]        one rank\n"
-    "trine VERB --np N [options] run and bench: N ranks on this host (mpirun -np N trine VERB)\n\n"
-    "  run       generate text from a prompt\n"
-    "  bench     tokens per second of prefill (pp) and decode (tg)\n"
-    "  inspect   what a model file holds\n"
-    "  plan      what each of N ranks would hold, from headers alone\n"
-    "  tokenize  text to token ids, and back\n"
-    "  synth     write a model file of a preset's shape with random weights\n\n"
+    "trine VERB --np N [options] run, bench, perplexity: N ranks on this host (mpirun -np N trine "
+    "VERB)\n\n"
+    "  run         generate text from a prompt\n"
+    "  bench       tokens per second of prefill (pp) and decode (tg)\n"
+    "  perplexity  how well a model predicts a text; KL divergence from another's logits\n"
+    "  inspect     what a model file holds\n"
+    "  plan        what each of N ranks would hold, from headers alone\n"
+    "  tokenize    text to token ids, and back\n"
+    "  convert     a model into another container (.gguf, safetensors) or type\n"
+    "  synth       write a model file of a preset's shape with random weights\n\n"
     "trine VERB --help lists a verb's options.\n";
 
 Status Usage(std::string message) {
@@ -42,6 +46,7 @@ struct Raw {
   std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split;
   std::vector<std::string> prompt;
   std::string bench_prompt = "512", bench_generate = "128";
+  std::string shard_size;
   int64_t seed = -1;
   bool no_escape = false, no_parse_special = false;
 };
@@ -111,6 +116,21 @@ po::options_description BenchOptions(Settings& s, Raw& raw) {
   return options;
 }
 
+po::options_description PerplexityOptions(Settings& s, Raw& raw) {
+  po::options_description options("Perplexity");
+  auto add = options.add_options();
+  add("prompt,p", po::value(&raw.prompt)->composing(), "the text, as it is");
+  add("file,f", po::value(&s.prompt_file), "the text, from a file; - is standard input");
+  add("chunks", po::value(&s.chunks)->default_value(s.chunks),
+      "windows of --ctx-size tokens, from the first; -1: all");
+  add("save-logits", po::value(&s.save_logits), "write the raw f32 logits of every scored token");
+  add("kl-divergence", po::value(&s.kl_divergence),
+      "compare with a reference: what --save-logits wrote for the same text and windows");
+  add("csv", po::value(&s.csv), "write a line for every scored token");
+  add("json", po::bool_switch(&s.json), "machine-readable");
+  return options;
+}
+
 po::options_description PlanOptions(Settings& s, Raw& raw) {
   const std::string presets = "in place of a file: " + PresetNames();
   po::options_description options("Plan");
@@ -144,10 +164,29 @@ po::options_description SynthOptions(Settings& s, Raw& raw) {
   return options;
 }
 
+po::options_description ConvertOptions(Settings& s, Raw& raw) {
+  po::options_description options("trine convert IN OUT");
+  auto add = options.add_options();
+  add("model,m", po::value(&s.model), "IN: a .gguf file, or a folder of safetensors");
+  add("output,o", po::value(&s.output_file), "OUT: NAME.gguf, or a folder to make");
+  add("type", po::value(&s.type),
+      "of the matrices: f16, bf16, f32; in GGUF also q8_0 and, for values that are ternary "
+      "already, "
+      "tq1_0, tq2_0, q2_0, pq2_0, ptq1_0. Default: as they are; quantised ones become f16 in "
+      "safetensors");
+  add("shard-size", po::value(&raw.shard_size)->default_value("5GB"),
+      "at most, of a .safetensors file; with KB, MB or GB");
+  add("threads,t", po::value(&s.threads), "default: this host's cores");
+  return options;
+}
+
 po::options_description VerbOptions(Settings& s, Raw& raw) {
   po::options_description options;
   auto add = options.add_options();
-  if (s.verb == "run") {
+  if (s.verb == "perplexity") {
+    s.context = 512;
+    options.add(ModelOptions(s, raw)).add(PerplexityOptions(s, raw));
+  } else if (s.verb == "run") {
     options.add(ModelOptions(s, raw)).add(PromptOptions(s, raw)).add(RunOptions(s, raw));
   } else if (s.verb == "bench") {
     options.add(ModelOptions(s, raw)).add(BenchOptions(s, raw));
@@ -155,11 +194,16 @@ po::options_description VerbOptions(Settings& s, Raw& raw) {
     options.add(PlanOptions(s, raw));
   } else if (s.verb == "synth") {
     options.add(SynthOptions(s, raw));
+  } else if (s.verb == "convert") {
+    options.add(ConvertOptions(s, raw));
   } else {
     add("model,m", po::value(&s.model), "model file");
     add("json", po::bool_switch(&s.json), "machine-readable");
   }
-  if (s.verb == "inspect") add("sha256", po::bool_switch(&s.sha256), "checksum of the files too");
+  if (s.verb == "inspect") {
+    add("sha256", po::bool_switch(&s.sha256), "checksum of the files too");
+    add("verify", po::value(&s.verify), "compare it with that in a file of sha256sum's format");
+  }
   if (s.verb == "tokenize") {
     add("decode", po::value(&s.decode), "token ids to turn into text, e.g. \"504 2187\"");
     options.add(PromptOptions(s, raw));
@@ -270,6 +314,18 @@ Status CheckRunOptions(const Raw& raw, Settings& s) {
   return {};
 }
 
+Status CheckPerplexityOptions(const Raw& raw, Settings& s) {
+  s.prompts = raw.prompt;
+  if (s.prompts.size() + (s.prompt_file.empty() ? 0 : 1) != 1) {
+    return Usage("perplexity needs one text: -f FILE or -p TEXT");
+  }
+  if (s.context != 0) {
+    TRINE_RETURN_IF_ERROR(InRange("--ctx-size", static_cast<double>(s.context), 3, 1 << 24));
+  }
+  if (s.chunks == -1) return {};
+  return InRange("--chunks", static_cast<double>(s.chunks), 1, 1 << 24);
+}
+
 Status CheckBenchOptions(const Raw& raw, bool json, Settings& s) {
   TRINE_ASSIGN(s.bench_prompt, ParseList<int64_t>("-p", raw.bench_prompt));
   TRINE_ASSIGN(s.bench_generate, ParseList<int64_t>("-n", raw.bench_generate));
@@ -291,8 +347,32 @@ Status CheckSynthOptions(const Raw& raw, Settings& s) {
   return {};
 }
 
+// A number of bytes with KB, MB or GB, powers of ten, behind it.
+Result<int64_t> ParseBytes(const std::string& option, const std::string& text) {
+  std::istringstream stream(text);
+  double number = 0;
+  std::string unit;
+  stream >> number >> unit;
+  const double factor = unit == "GB" ? 1e9 : unit == "MB" ? 1e6 : unit == "KB" ? 1e3 : 0;
+  const double bytes = number * factor;
+  if (!(bytes >= 1e3) || bytes > 1e15) {
+    return Usage(option + " is '" + text + "'; a size from 1KB on is needed, such as 500MB or 5GB");
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+Status CheckConvertOptions(const Raw& raw, Settings& s) {
+  if (s.model.empty() || s.output_file.empty()) {
+    return Usage("convert needs a model and what to make of it: trine convert IN OUT");
+  }
+  TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));
+  TRINE_ASSIGN(s.shard_bytes, ParseBytes("--shard-size", raw.shard_size));
+  return {};
+}
+
 Status Check(const Raw& raw, Settings& s) {
   if (s.verb == "synth") return CheckSynthOptions(raw, s);
+  if (s.verb == "convert") return CheckConvertOptions(raw, s);
   if (s.verb == "plan" && s.model.empty() == s.preset.empty()) {
     return Usage("plan needs either a model, -m MODEL.gguf, or a --preset");
   }
@@ -302,11 +382,12 @@ Status Check(const Raw& raw, Settings& s) {
   if (s.verb != "plan" && s.model.empty()) {
     return Usage(s.verb + " needs a model: -m MODEL.gguf");
   }
-  if (s.verb == "run" || s.verb == "bench" || s.verb == "plan") {
+  if (s.verb == "run" || s.verb == "bench" || s.verb == "perplexity" || s.verb == "plan") {
     TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
   }
   if (s.verb == "run" || s.verb == "tokenize") TakePrompts(raw, s);
   if (s.verb == "run") return CheckRunOptions(raw, s);
+  if (s.verb == "perplexity") return CheckPerplexityOptions(raw, s);
   if (s.verb == "bench") return CheckBenchOptions(raw, s.json, s);
   if (s.verb == "tokenize" && s.prompts.empty() && s.prompt_file.empty() && s.decode.empty()) {
     return Usage("tokenize needs text: -p TEXT, -f FILE or --decode IDS");
@@ -329,6 +410,7 @@ Status Parse(const std::vector<std::string>& arguments, Settings& s) {
   const po::options_description options = VerbOptions(s, raw);
   po::positional_options_description positional;
   if (s.verb != "synth") positional.add("model", 1);
+  if (s.verb == "convert") positional.add("output", 1);
   po::variables_map map;
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   po::store(
@@ -367,10 +449,12 @@ Result<Settings> ParseCommandLine(int argc, const char* const* argv) {
     settings.help = verb == "--version" ? "trine " TRINE_VERSION "\n" : kUsage;
     return settings;
   }
-  if (verb != "run" && verb != "bench" && verb != "inspect" && verb != "plan" &&
-      verb != "tokenize" && verb != "synth") {
+  constexpr const char* kVerbs[] = {"run",  "bench",    "perplexity", "inspect",
+                                    "plan", "tokenize", "convert",    "synth"};
+  if (std::find(std::begin(kVerbs), std::end(kVerbs), verb) == std::end(kVerbs)) {
     return Usage((verb.empty() ? "no verb" : "unknown verb '" + verb + "'") +
-                 "; run, bench, inspect, plan, tokenize and synth exist (trine --help)");
+                 "; run, bench, perplexity, inspect, plan, tokenize, convert and synth exist "
+                 "(trine --help)");
   }
   settings.verb = verb;
   TRINE_ASSIGN(const std::vector<std::string> arguments, ExpandAliases(argc, argv));

@@ -36,7 +36,8 @@ int Report(Status status, const World& world) {
 }
 
 Status RunVerb(const Settings& settings, Ranks ranks) {
-  const bool many_ranks_verb = settings.verb == "run" || settings.verb == "bench";
+  const bool many_ranks_verb =
+      settings.verb == "run" || settings.verb == "bench" || settings.verb == "perplexity";
   if ((!settings.help.empty() || !many_ranks_verb) && ranks.world.rank != 0) return {};
   if (!settings.help.empty()) {
     std::fputs(settings.help.c_str(), stdout);
@@ -44,9 +45,11 @@ Status RunVerb(const Settings& settings, Ranks ranks) {
   }
   if (settings.verb == "run") return RunCommand(settings, ranks);
   if (settings.verb == "bench") return BenchCommand(settings, ranks);
+  if (settings.verb == "perplexity") return PerplexityCommand(settings, ranks);
   if (settings.verb == "inspect") return InspectCommand(settings);
   if (settings.verb == "plan") return PlanCommand(settings);
   if (settings.verb == "synth") return SynthCommand(settings);
+  if (settings.verb == "convert") return ConvertCommand(settings);
   return TokenizeCommand(settings);
 }
 

@@ -84,6 +84,63 @@ TEST(Linear, UnitsTokensThreads_SameBits) {
   }
 }
 
+// The sums of one row's granules, each from zero, one column after the other.
+std::vector<float> GranuleSums(const float* w, const float* x, int64_t cols, int64_t granule) {
+  std::vector<float> sums;
+  for (int64_t k = 0; k < cols; ++k) {
+    if (k % granule == 0) sums.push_back(0);
+    sums.back() = std::fma(w[k], x[k], sums.back());
+  }
+  return sums;
+}
+
+// Float weights, to the bit: rows and columns that fill no panel, group, block or line, granules of
+// one block, of several and of parts of one, and tokens up to more than a block of them.
+TEST(Linear, FloatTypes_AreSequentialSums) {
+  const int64_t rows = 85, cols = 203, most = 521;
+  const Matrix<float> bias = RandomMatrix(1, rows, 14);
+  Matrix<float> x = RandomMatrix(most, cols, 13);
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const Stored stored(type, rows, cols, 12);
+    Matrix<float> w = stored.Decoded(*MakeBackend("generic")), expected(most, rows);
+    for (const int64_t granule : {int64_t{0}, int64_t{160}, int64_t{48}}) {
+      Matrix<int64_t> expected_words(most, rows);
+      for (int64_t t = 0; t < most; ++t) {
+        for (int64_t n = 0; n < rows; ++n) {
+          const auto sums =
+              GranuleSums(&w.at(n, 0), &x.at(t, 0), cols, granule == 0 ? cols : granule);
+          expected.at(t, n) = sums[0] + bias.values[static_cast<size_t>(n)];
+          for (const float sum : sums) {
+            expected_words.at(t, n) +=
+                static_cast<int64_t>(std::nearbyint(static_cast<double>(sum) * kPartialScale));
+          }
+        }
+      }
+      for (const char* unit : Units()) {
+        auto backend = MakeBackend(unit, 3);
+        const auto weight = stored.Load(*backend, granule);
+        for (const int64_t tokens : {int64_t{1}, int64_t{5}, int64_t{6}, int64_t{10}, most}) {
+          Matrix<float> y(tokens, rows);
+          Matrix<int64_t> words(tokens, rows + kPartialExtraWords);
+          const LinearTask task[] = {{weight.get(), bias.values.data(), y.view()}};
+          const F32View part = x.view().Rows(0, tokens);
+          if (granule == 0) backend->Linear(part, task);
+          if (granule != 0) backend->LinearPartial(part, *weight, words.view());
+          int64_t wrong = 0;
+          for (int64_t t = 0; t < tokens; ++t) {
+            for (int64_t n = 0; n < rows; ++n) {
+              wrong += granule == 0 ? y.at(t, n) != expected.at(t, n)
+                                    : words.at(t, n) != expected_words.at(t, n);
+            }
+          }
+          EXPECT_EQ(wrong, 0) << Info(type).name << " " << unit << ", " << tokens
+                              << " tokens, granule " << granule;
+        }
+      }
+    }
+  }
+}
+
 // A partial's words against the same sums in double: each granule adds half a unit of 2^-28 and the
 // bound of its f32 sum.
 TEST(LinearPartial, Words_AreSumsOfGranules) {

@@ -87,7 +87,9 @@ class FileErrors(ErrorCase):
         folder, absent = self.path("folder.gguf"), self.path("absent.gguf")
         os.mkdir(folder)
         self.run_cases([
-            self.case("directory", folder, " is a directory; name a .gguf file in it"),
+            self.case("directory", folder, " has neither model.safetensors nor "
+                      "model.safetensors.index.json; give a .gguf file or a folder of Hugging "
+                      "Face's with safetensors"),
             self.case("absent", absent, ": cannot open: No such file or directory"),
             self.case("device", "/dev/null", " is not a regular file"),
             self.case("empty", self.write("empty.gguf", b""),
@@ -292,8 +294,8 @@ class OptionErrors(ErrorCase):
     def test_WrongCommandLines_ExitTwo(self):
         mpi = (ALONE, MPI)  # --np would come after the error
         self.run_cases([
-            Case("verb", ["walk"], "unknown verb 'walk'; run, bench, inspect, plan, tokenize "
-                 "and synth exist (trine --help)", USAGE, launchers=mpi),
+            Case("verb", ["walk"], "unknown verb 'walk'; run, bench, perplexity, inspect, plan, "
+                 "tokenize, convert and synth exist (trine --help)", USAGE, launchers=mpi),
             Case("no model", ["run", "-p", "x"], "run needs a model: -m MODEL.gguf", USAGE),
             Case("no prompt", ["run", "-m", F32_MODEL],
                  "run needs a prompt: -p TEXT or -f FILE", USAGE),

@@ -20,7 +20,7 @@ from cli import SMOL, TINY, Gguf
 
 QWEN3 = TINY / "qwen3_f32.gguf"
 FIXTURE = TINY.parent / "smollm2.json"
-VERBS = ("run", "bench", "inspect", "tokenize", "synth")
+VERBS = ("run", "bench", "perplexity", "inspect", "tokenize", "synth")
 
 
 class VerbCase(unittest.TestCase):
@@ -77,6 +77,54 @@ class Inspect(VerbCase):
 
     def test_Json_HashOnlyIfAsked(self):
         self.assertNotIn("sha256", json.loads(self.good("inspect", "--json", "-m", QWEN3)))
+
+    def verify(self, model, text):
+        with tempfile.NamedTemporaryFile("w", suffix=".sha256") as file:
+            file.write(text)
+            file.flush()
+            return file.name, cli.trine("inspect", "-m", model, "--json", "--verify", file.name)
+
+    def test_Verify_FindsTheFilesInAList(self):
+        parts = sorted(TINY.glob("llama_split-*.gguf"))
+        digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in [*parts, QWEN3]}
+        lines = "".join(f"{digest}  {path.name}\n" for path, digest in digests.items())
+        lists = [(parts[0], lines), (QWEN3, lines), (QWEN3, digests[QWEN3] + "\n"),
+                 (QWEN3, f"\r\n{digests[QWEN3].upper()} *some/folder/{QWEN3.name}\r\n")]
+        for model, text in lists:
+            with self.subTest(model=model, text=text):
+                _, outcome = self.verify(model, text)
+                self.assertEqual((outcome.code, outcome.errors), (0, []))
+                found = json.loads(outcome.out)
+                self.assertTrue(found["verified"])
+                self.assertEqual(found["sha256"], [digests[part] for part in parts]
+                                 if model == parts[0] else digests[model])
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(lines)
+            file.flush()
+            text = self.good("inspect", "-m", parts[0], "--verify", file.name)
+            for part in parts:
+                self.assertIn(f"sha256        {digests[part]}  {part}: OK\n", text)
+
+    def test_Verify_OtherDigests_AreErrors(self):
+        part = sorted(TINY.glob("llama_split-*.gguf"))[0]
+        digest = hashlib.sha256(QWEN3.read_bytes()).hexdigest()
+        wrong = digest[:-1] + ("0" if digest[-1] != "0" else "1")
+        line = f"{wrong}  {QWEN3.name}"
+        no_line = "is no 'HEX  NAME' as sha256sum writes it, or not the first for its name"
+        cases = [(QWEN3, line, f"{QWEN3}: its sha256 is {digest}, but FILE has {wrong}; the file is "
+                  "damaged or another one, get it again"),
+                 (QWEN3, f"{digest}  other.gguf",
+                  f"FILE has no line 'HEX  {QWEN3.name}'; give the list of this model"),
+                 (part, digest, f"FILE has no line 'HEX  {part.name}'; give the list of this model"),
+                 (QWEN3, "", f"FILE has no line 'HEX  {QWEN3.name}'; give the list of this model"),
+                 (QWEN3, "# sums", f"FILE, line 1: '# sums' {no_line}"),
+                 (QWEN3, f"{digest}  a\n{wrong}  b/a",
+                  f"FILE, line 2: '{(wrong + '  b/a')[:60]}...' {no_line}")]
+        for model, text, message in cases:
+            with self.subTest(text):
+                name, outcome = self.verify(model, text)
+                self.assertEqual((outcome.code, outcome.out, outcome.errors),
+                                 (1, b"", ["trine: " + message.replace("FILE", name)]))
 
     def test_Json_NoRotationHere(self):
         found = json.loads(self.good("inspect", "--json", "-m", QWEN3))
@@ -219,6 +267,7 @@ class Help(VerbCase):
             self.assertNotIn("terminate", text)
         self.assertEqual(self.good("-h"), overview)
         self.assertIn("--save-logits", self.good("run", "--help"))
+        self.assertIn("--kl-divergence", self.good("perplexity", "--help"))
 
     def test_Help_OnceUnderMpirun(self):
         self.assertEqual(self.good("--help", mpirun=3), self.good("--help"))

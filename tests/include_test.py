@@ -23,8 +23,11 @@ ALLOWED = {
     "src/engine/": ["src/engine/", "src/core/", "src/text/", "src/weights/", "src/models/",
                     "kernels/backend.h", "kernels/tensor.h", "kernels/gumbel.h",
                     "comm/communicator.h", "comm/control.h", "comm/world.h", "comm/status.h"],
+    "src/eval/": ["src/eval/", "src/core/"],
     "src/synth/": ["src/synth/", "src/core/", "src/text/", "src/weights/", "kernels/tensor.h",
                    "kernels/formats.h", "kernels/formats/"],
+    "src/convert/": ["src/convert/", "src/core/", "src/text/", "src/weights/", "src/models/",
+                     "kernels/backend.h", "kernels/tensor.h"],
     "src/commands/": ["src/", "comm/communicator.h", "comm/control.h", "comm/world.h"],
     "launcher/": ["launcher/", "src/", "comm/"],
     "tests/": ["tests/", "launcher/", "src/", "kernels/", "comm/"],
@@ -53,9 +56,11 @@ src/engine/    "kernels/cpu/panels.h"       src/engine/    "comm/mpi.h"
 src/engine/    "src/commands/commands.h"    src/engine/    <mpi.h>
 src/engine/    "../../comm/mpi.h"           src/commands/  "kernels/backend.h"
 src/commands/  "launcher/cli.h"             src/new_part/  "src/core/result.h"
+src/convert/   "src/engine/session.h"       src/convert/   "kernels/formats.h"
 src/synth/     "src/models/model.h"         src/weights/   "src/synth/preset.h"
 launcher/      "kernels/backend.h"          launcher/      "tests/job.h"
 launcher/      <cuda.h>                     tests/         <mpi.h>
+src/eval/      "src/engine/session.h"       src/engine/    "src/eval/token_score.h"
 """.split()
 
 

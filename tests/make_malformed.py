@@ -258,8 +258,11 @@ def metadata_defects(cases):
         "'longrope'; none, linear and yarn are supported")
     cases.model("experts", lambda m: m.keys.append(["llama.expert_count", *u32(8)]),
                 ": 'llama.expert_count' is 8; mixture-of-experts models are not supported")
-    cases.model("layers", value("llama.block_count", raw32(2)), ": tensor 'blk.1.ffn_down.weight' "
-                "is missing; the file is incomplete, get it again")
+    cases.model("layers", value("llama.block_count", raw32(2)), ": 9 tensors are missing: "
+                "'blk.1.attn_k.weight', 'blk.1.attn_norm.weight', 'blk.1.attn_output.weight', "
+                "'blk.1.attn_q.weight', 'blk.1.attn_v.weight', 'blk.1.ffn_down.weight', "
+                "'blk.1.ffn_gate.weight', 'blk.1.ffn_norm.weight', ...; the model is incomplete, "
+                "get it again")
     cases.model("hidden", value("llama.embedding_length", raw32(64)), ": tensor 'blk.0.attn_output."
                 "weight' has shape [32, 32]; the model's metadata asks for [64, 64]")
     cases.model("ffn-huge", value("llama.feed_forward_length", raw32(200000000)), ": tensor 'blk.0."

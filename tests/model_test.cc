@@ -1,5 +1,5 @@
 // The models against transformers, and against themselves: the same bits at every rank count, in
-// any chunks, beside any neighbour. Fixtures: tests/oracle/make_tiny.py.
+// any chunks, beside any neighbour. Fixtures: tests/oracle/make_tiny*.py.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,21 +14,26 @@ namespace trine {
 namespace {
 
 struct Tiny {
-  std::string name;
+  std::string name, path;
   Tokens tokens;
   std::vector<int32_t> greedy;
-  std::string logits;  // file name
+  std::string logits;  // path
 };
 
 std::vector<Tiny> TinyModels() {
   std::vector<Tiny> models;
-  for (const char* list : {"tiny/tiny.json", "tiny/qwen35.json"}) {
+  const auto add = [&](const std::string& list, const std::string& folder,
+                       const std::string& prefix, const std::string& suffix) {
     const nlohmann::json all = ReadJson(DataPath(list));
     for (const auto& [name, entry] : all.items()) {
-      models.push_back(
-          {name, entry["tokens"], entry["greedy"], entry.value("logits", name + ".logits")});
+      models.push_back({prefix + name, DataPath(folder + name + suffix), entry["tokens"],
+                        entry["greedy"],
+                        DataPath(folder + entry.value("logits", name + ".logits"))});
     }
-  }
+  };
+  add("tiny/tiny.json", "tiny/", "", ".gguf");
+  add("tiny/qwen35.json", "tiny/", "", ".gguf");
+  add("hf/hf.json", "hf/", "hf_", "");
   return models;
 }
 
@@ -59,14 +64,14 @@ bool SameBits(const Logits& a, const Logits& b) {
 
 class TinyModel : public testing::TestWithParam<Tiny> {
  protected:
-  std::string path() const { return DataPath("tiny/" + GetParam().name + ".gguf"); }
+  const std::string& path() const { return GetParam().path; }
 };
 
 // 1e-5 of the largest logit: f32 sums of a few hundred terms over a handful of layers stay an order
 // below; the reference is float64 over the same dequantised weights. A flushed f16 subnormal moves
 // the logits by 4e-4 and more, every other mistake that was tried in the oracle by 1e-2 and more.
 TEST_P(TinyModel, F32_MatchesTransformers) {
-  const auto expected = ReadArray<float>(DataPath("tiny/" + GetParam().logits));
+  const auto expected = ReadArray<float>(GetParam().logits);
   const Logits logits =
       EvaluateFile(Options(path(), Compute::kF32), 1, {GetParam().tokens}, 256)[0];
   ASSERT_EQ(logits.size(), expected.size());

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <map>
@@ -106,11 +109,48 @@ inline std::string Decode(const Tokenizer& tokenizer, const Ids& ids) {
   return text + detokenizer.Finish();
 }
 
+using TextFiles = std::map<std::string, std::string>;  // contents by name
+
+// Files in a folder of their own, removed at the end.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const TextFiles& files)
+      : path_(std::filesystem::temp_directory_path() /
+              ("trine_text_" + std::to_string(getpid()) + "_" + std::to_string(++count_))) {
+    std::filesystem::create_directory(path_);
+    for (const auto& [name, contents] : files) {
+      std::ofstream(path_ / name, std::ios::binary) << contents;
+    }
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+
+  std::string path() const { return path_.string(); }
+
+ private:
+  inline static int count_ = 0;
+  std::filesystem::path path_;
+};
+
 inline std::string Repeat(std::string_view unit, size_t times) {
   std::string text;
   for (size_t i = 0; i < times; ++i) text += unit;
   return text;
 }
+
+// The folder of a tokenizer that is too large for the repository: under TRINE_SHARED, or `shared`
+// next to it.
+inline std::filesystem::path SharedTokenizer(const std::string& name) {
+  const char* shared = std::getenv("TRINE_SHARED");
+  const std::filesystem::path root =
+      shared != nullptr ? shared : std::filesystem::path(TRINE_SOURCE_DIR).parent_path() / "shared";
+  return root / "data" / "tokenizers" / name;
+}
+
+#define TRINE_SKIP_WITHOUT_SHARED(folder)                                    \
+  if (!std::filesystem::exists(folder)) {                                    \
+    GTEST_SKIP() << folder << " is not there; set TRINE_SHARED to its root"; \
+  }
 
 // [[text, ids with control tokens parsed, ids as text], ...]
 using TokenizerCases = std::vector<std::tuple<std::string, Ids, Ids>>;

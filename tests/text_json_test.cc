@@ -21,32 +21,17 @@ json LoadJson(const std::string& name) {
   return json::parse(std::ifstream(DataPath(name)));
 }
 
-// Writes a value to a file of its own and removes it at the end.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& contents)
-      : path_(std::filesystem::temp_directory_path() /
-              ("trine_json_" + std::to_string(getpid()) + "_" + std::to_string(++count_))) {
-    std::ofstream(path_, std::ios::binary) << contents;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  TemporaryFile(const TemporaryFile&) = delete;
-
-  std::string path() const { return path_.string(); }
-
- private:
-  inline static int count_ = 0;
-  std::filesystem::path path_;
-};
-
-Result<std::unique_ptr<Tokenizer>> Read(const json& tokenizer, const json& config = nullptr) {
-  const TemporaryFile tokenizer_file(tokenizer.dump());
-  const TemporaryFile config_file(config.dump());
-  return Tokenizer::FromJson(tokenizer_file.path(), config.is_null() ? "" : config_file.path());
+Result<std::unique_ptr<Tokenizer>> Read(const json& tokenizer, const json& config = nullptr,
+                                        const json& generation = nullptr) {
+  TextFiles files = {{"tokenizer.json", tokenizer.dump()}};
+  if (!config.is_null()) files["tokenizer_config.json"] = config.dump();
+  if (!generation.is_null()) files["generation_config.json"] = generation.dump();
+  return Tokenizer::FromJson(TemporaryFolder(files).path() + "/tokenizer.json");
 }
 
-std::unique_ptr<Tokenizer> Make(const json& tokenizer, const json& config = nullptr) {
-  auto made = Read(tokenizer, config);
+std::unique_ptr<Tokenizer> Make(const json& tokenizer, const json& config = nullptr,
+                                const json& generation = nullptr) {
+  auto made = Read(tokenizer, config, generation);
   EXPECT_TRUE(made.ok()) << made.status().message();
   return made.ok() ? std::move(*made) : nullptr;
 }
@@ -55,7 +40,7 @@ class JsonTokenizer : public testing::TestWithParam<const char*> {};
 
 TEST_P(JsonTokenizer, Encode_FixtureTexts_GivesTheSameIds) {
   const std::string name = GetParam();
-  const auto tokenizer = Tokenizer::FromJson(DataPath(name + ".json"), "");
+  const auto tokenizer = Tokenizer::FromJson(DataPath(name + ".json"));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   ExpectCases(**tokenizer, name);
 }
@@ -75,7 +60,7 @@ TEST(JsonTokenizer, Encode_MergeListedTwice_LastRankCounts) {
 }
 
 TEST(JsonTokenizer, Encode_NormalizedControlToken_CountsOnlyWhereParsed) {
-  const auto tokenizer = Tokenizer::FromJson(DataPath("traps.json"), "");
+  const auto tokenizer = Tokenizer::FromJson(DataPath("traps.json"));
   ASSERT_TRUE(tokenizer.ok());
   const Ids parsed = Encode(**tokenizer, "<|both|><|start|>", Special::kParse);
   ASSERT_EQ(parsed.size(), 2u);
@@ -120,8 +105,35 @@ TEST(JsonTokenizer, ChatTemplate_SeveralByName_DefaultCounts) {
   EXPECT_EQ(Make(LoadJson("qwen.json"), {{"chat_template", templates}})->chat_template(), "d");
 }
 
+TEST(JsonTokenizer, ChatTemplate_FileOfItsOwn_WinsOverConfig) {
+  const TemporaryFolder folder(TextFiles{{"tokenizer.json", LoadJson("qwen.json").dump()},
+                                         {"tokenizer_config.json", R"({"chat_template": "old"})"},
+                                         {"chat_template.jinja", "new"}});
+  const auto tokenizer = Tokenizer::FromJson(folder.path() + "/tokenizer.json");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ((*tokenizer)->chat_template(), "new");
+}
+
+TEST(JsonTokenizer, EndOfGeneration_GenerationConfig_Adds) {
+  const json file = LoadJson("qwen.json");
+  const auto plain = Make(file);
+  const int32_t eos = plain->eos();
+  const int32_t tool = Encode(*plain, "<tool>")[0];
+  const int32_t left = Encode(*plain, "<|left|>", Special::kParse)[0];
+  EXPECT_EQ(Make(file, nullptr, {{"eos_token_id", left}})->end_of_generation(), (Ids{eos, left}));
+  const auto several = Make(file, nullptr, {{"eos_token_id", {tool, eos, tool}}});
+  EXPECT_EQ(several->end_of_generation(), (Ids{eos, tool}));
+  EXPECT_EQ(several->Type(tool), TokenType::kControl);
+  EXPECT_NE(Encode(*several, "<tool>"), Ids{tool});
+  const auto refused = Read(file, nullptr, {{"eos_token_id", {eos, 99999}}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("generation_config.json.eos_token_id[1] is 99999"),
+            std::string::npos)
+      << refused.status().message();
+}
+
 TEST(JsonTokenizer, Type_UnknownTokenThatTextGives_IsUnknown) {
-  const auto tokenizer = Tokenizer::FromJson(DataPath("unknown.json"), "");
+  const auto tokenizer = Tokenizer::FromJson(DataPath("unknown.json"));
   ASSERT_TRUE(tokenizer.ok());
   const int32_t unknown = Encode(**tokenizer, "\u00e9").back();
   EXPECT_EQ((*tokenizer)->Piece(unknown), "<unk>");
@@ -172,7 +184,7 @@ void SetPre(json* file, const json& first) {
 }
 
 const JsonRefusal kJsonRefusals[] = {
-    {"NotAnObject", [](json* f, json*) { *f = 1; }, "not an object"},
+    {"NotAnObject", [](json* f, json*) { *f = 1; }, "tokenizer.json is not an object"},
     {"Unigram", [](json* f, json*) { (*f)["model"]["type"] = "Unigram"; },
      "model.type is \"Unigram\"; supported: BPE"},
     {"Dropout", [](json* f, json*) { (*f)["model"]["dropout"] = 0.1; },
@@ -270,7 +282,7 @@ const JsonRefusal kJsonRefusals[] = {
      "post_processor.single is an array; it does not contain the text"},
     {"TemplateId",
      [](json* f, json*) { (*f)["post_processor"]["special_tokens"]["<|start|>"]["ids"] = {99999}; },
-     "special_tokens.<|start|>.ids[0] is 99999; there is no token"},
+     "special_tokens.<|start|>.ids[0] is 99999; tokenizer.json has no token"},
     {"ConfigToken",
      [](json*, json* c) {
        *c = {{"eos_token", "<nope>"}};
@@ -302,44 +314,30 @@ INSTANTIATE_TEST_SUITE_P(Cases, JsonRefused, testing::ValuesIn(kJsonRefusals),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(JsonTokenizer, FromJson_NotJson_NamesFileAndPlace) {
-  const TemporaryFile broken("{\"model\": \n {\"a\" 1}}");
-  const auto read = Tokenizer::FromJson(broken.path(), "");
+  const TemporaryFolder folder(TextFiles{{"tokenizer.json", "{\"model\": \n {\"a\" 1}}"}});
+  const std::string path = folder.path() + "/tokenizer.json";
+  const auto read = Tokenizer::FromJson(path);
   ASSERT_FALSE(read.ok());
-  EXPECT_NE(read.status().message().find(broken.path() + ": tokenizer.json is no JSON: parse error"
-                                                         " at line 2"),
-            std::string::npos)
+  EXPECT_NE(
+      read.status().message().find(path + ": tokenizer.json is no JSON: parse error at line 2"),
+      std::string::npos)
       << read.status().message();
   EXPECT_EQ(read.status().message().find('\n'), std::string::npos);
-  const auto absent = Tokenizer::FromJson("/nowhere/tokenizer.json", "");
+  const auto absent = Tokenizer::FromJson("/nowhere/tokenizer.json");
   ASSERT_FALSE(absent.ok());
   EXPECT_NE(absent.status().message().find("/nowhere/tokenizer.json"), std::string::npos);
 }
 
 // ---- Real files
 
-// Where data that is too large for the repository lies: TRINE_SHARED, or `shared` next to it.
-std::filesystem::path SharedPath(const std::string& name) {
-  const char* shared = std::getenv("TRINE_SHARED");
-  const std::filesystem::path root =
-      shared != nullptr ? shared : std::filesystem::path(TRINE_SOURCE_DIR).parent_path() / "shared";
-  return root / "data" / "tokenizers" / name;
-}
-
 std::unique_ptr<Tokenizer> OpenShared(const std::string& name) {
-  const std::filesystem::path folder = SharedPath(name);
-  auto made = Tokenizer::FromJson((folder / "tokenizer.json").string(),
-                                  (folder / "tokenizer_config.json").string());
+  auto made = Tokenizer::FromJson(SharedTokenizer(name) / "tokenizer.json");
   EXPECT_TRUE(made.ok()) << made.status().message();
   return made.ok() ? std::move(*made) : nullptr;
 }
 
-#define TRINE_NEED_SHARED(name)                                                          \
-  if (!std::filesystem::exists(SharedPath(name))) {                                      \
-    GTEST_SKIP() << SharedPath(name) << " is not there; set TRINE_SHARED to its folder"; \
-  }
-
 TEST(RealJson, Qwen3_KnownTextAndEnds) {
-  TRINE_NEED_SHARED("qwen3");
+  TRINE_SKIP_WITHOUT_SHARED(SharedTokenizer("qwen3"));
   const auto tokenizer = OpenShared("qwen3");
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(Encode(*tokenizer, "<|im_start|>Hello, cafe\u0301 12!<|im_end|>", Special::kParse),
@@ -354,7 +352,7 @@ TEST(RealJson, Qwen3_KnownTextAndEnds) {
 }
 
 TEST(RealJson, Llama31_KnownTextAndEnds) {
-  TRINE_NEED_SHARED("llama3.1");
+  TRINE_SKIP_WITHOUT_SHARED(SharedTokenizer("llama3.1"));
   const auto tokenizer = OpenShared("llama3.1");
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(Encode(*tokenizer, "Hello, world 1234", Special::kParse),

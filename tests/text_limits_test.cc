@@ -20,7 +20,10 @@ json LoadQwen() {
 }
 
 Result<std::unique_ptr<Tokenizer>> Read(const json& file, const json& config = nullptr) {
-  return ReadTokenizerJson(file.dump(), config.is_null() ? "" : config.dump());
+  HfTokenizerFiles files;
+  files.tokenizer = file.dump();
+  if (!config.is_null()) files.tokenizer_config = config.dump();
+  return ReadTokenizerJson(files);
 }
 
 json AddedToken(int id, const std::string& text, bool special) {
@@ -241,7 +244,9 @@ TEST(TextLimits, LongTextOfAFile_IsCutInMessages) {
     EXPECT_LT(read.status().message().size(), 400u) << read.status().message();
     EXPECT_EQ(read.status().message().find('\n'), std::string::npos);
   }
-  const auto broken = ReadTokenizerJson("{\"a\": \"" + big, "");
+  HfTokenizerFiles no_json;
+  no_json.tokenizer = "{\"a\": \"" + big;
+  const auto broken = ReadTokenizerJson(no_json);
   ASSERT_FALSE(broken.ok());
   EXPECT_LT(broken.status().message().size(), 400u);
 }

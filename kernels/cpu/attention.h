@@ -2,13 +2,6 @@
 // Online softmax (Milakov, Gimelshein 2018). Keys lie transposed, so a score is summed over d alone
 // and values are added key by key: no order depends on the batch. Part of a unit, see simd.h.
 
-static inline F32x16 LoadLanes(const float* p) {
-  return Load(p);
-}
-static inline F32x16 LoadLanes(const uint16_t* p) {
-  return LoadF16(p);
-}
-
 // Scores of the 32 keys of a tile, those at and beyond `valid` as minus infinity.
 template <typename Element>
 static inline void TileScores(const float* q, const Element* keys, int64_t head_dim, float scale,

@@ -113,11 +113,10 @@ class CpuBackend final : public Backend {
   }
 
   void Linear(F32View x, std::span<const LinearTask> tasks) override {
-    quantised_ = {};
+    prepared_ = {};
     for (const LinearTask& task : tasks) {
       const auto& weight = static_cast<const CpuWeight&>(*task.weight);
-      const Activations a = Prepare(x, weight.panels());
-      pool_.ForRange(weight.panel_count(), 1, [&](int64_t begin, int64_t end) {
+      ForPanels(x, weight, [&](const Activations& a, int64_t begin, int64_t end) {
         kernels_.linear(weight.panels(), a, begin, end, task.bias, task.y);
       });
     }
@@ -125,11 +124,10 @@ class CpuBackend final : public Backend {
 
   void LinearPartial(F32View x, const Weight& w, I64View out) override {
     const auto& weight = static_cast<const CpuWeight&>(w);
-    quantised_ = {};
-    const Activations a = Prepare(x, weight.panels());
+    prepared_ = {};
     const int64_t n = weight.panels().rows;
     for (int64_t t = 0; t < out.rows; ++t) out.row(t)[n] = 0;
-    pool_.ForRange(weight.panel_count(), 1, [&](int64_t begin, int64_t end) {
+    ForPanels(x, weight, [&](const Activations& a, int64_t begin, int64_t end) {
       kernels_.linear_partial(weight.panels(), a, begin, end, out);
     });
     pool_.ForRange(out.rows, 1, [&](int64_t begin, int64_t end) {
@@ -336,21 +334,46 @@ class CpuBackend final : public Backend {
     return sum;
   }
 
-  // x in the form that the weight multiplies. Weights of one Linear mostly want the same form, so
-  // the last one made for this x is kept.
+  // kernel(x in the form that the weight multiplies, begin, end) over its panels, a part a thread.
+  template <typename Kernel>
+  void ForPanels(F32View x, const CpuWeight& weight, const Kernel& kernel) {
+    const Activations shared = Prepare(x, weight.panels());
+    const int64_t panels = weight.panel_count();
+    const int64_t parts = std::min<int64_t>(threads(), panels);
+    const int64_t lanes = weight.panels().group == 0 ? KeptFloats(x.rows) / 16 : 0;
+    if (std::ssize(kept_) < parts * lanes) kept_.resize(static_cast<size_t>(parts * lanes));
+    pool_.ForRange(parts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t part = first; part < last; ++part) {
+        Activations a = shared;
+        if (lanes > 0) a.kept = kept_[static_cast<size_t>(part * lanes)].values;
+        kernel(a, panels * part / parts, panels * (part + 1) / parts);
+      }
+    });
+  }
+
+  // Weights of one Linear mostly want the same form of x, so the last one made for it is kept.
   Activations Prepare(F32View x, const Panels& w) {
-    Activations a{x, {}};
-    if (w.group == 0) return a;
-    const QuantisedAs wanted{w.group, w.unit, w.kind == PanelKind::kTwoBit ? 1 : 2};
-    if (quantised_ != wanted) {
-      quantised_ = wanted;
+    const Form wanted{w.group, w.unit, w.group == 0 ? 0 : w.kind == PanelKind::kTwoBit ? 1 : 2};
+    const bool made = std::exchange(prepared_, wanted) == wanted;
+    if (w.group == 0) return {x, {}, Tiles(x, made)};
+    if (!made) {
       Reserve(wanted.planes, x.rows * x.cols, x.rows * (x.cols / w.unit));
       pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
         kernels_.quantise(x, w.group, w.unit, begin, end, rows_);
       });
     }
-    a.q = rows_;
-    return a;
+    return {x, rows_};
+  }
+
+  const float* Tiles(F32View x, bool made) {
+    if (x.rows == 1) return x.data;
+    if (made) return tiles_.data();
+    const int64_t floats = x.rows * x.cols;
+    if (std::ssize(tiles_) < floats) tiles_.resize(static_cast<size_t>(floats));
+    pool_.ForRange((x.rows + kTileTokens - 1) / kTileTokens, 1, [&](int64_t begin, int64_t end) {
+      kernels_.pack_tiles(x, begin, end, tiles_.data());
+    });
+    return tiles_.data();
   }
 
   // Grows to the largest step seen; a warm decode step allocates nothing.
@@ -364,10 +387,15 @@ class CpuBackend final : public Backend {
     rows_ = {planes == 2 ? high_.data() : nullptr, low_.data(), scales_.data(), sums_.data()};
   }
 
-  struct QuantisedAs {
-    int64_t group = 0, unit = 0;
+  // How x was prepared. Group 0: in tiles, for float kinds; -1: not yet.
+  struct Form {
+    int64_t group = -1, unit = 0;
     int planes = 0;
-    bool operator==(const QuantisedAs&) const = default;
+    bool operator==(const Form&) const = default;
+  };
+
+  struct alignas(64) Lanes {
+    float values[16];
   };
 
   const CpuKernels& kernels_;
@@ -376,11 +404,13 @@ class CpuBackend final : public Backend {
   int64_t allocated_ = 0;
   ThreadPool pool_;
   std::atomic<bool> broken_{false};
-  QuantisedAs quantised_;
+  Form prepared_;
   QuantisedRows rows_;
   std::vector<int8_t> high_, low_;
   std::vector<float> scales_;
   std::vector<int32_t> sums_;
+  std::vector<float> tiles_;
+  std::vector<Lanes> kept_;
 };
 
 #if defined(__x86_64__)

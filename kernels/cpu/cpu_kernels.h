@@ -31,10 +31,10 @@ struct Panels {
   int64_t unit_bytes = 0;  // of 16 rows, scales included
 };
 
-// x as a weight wants it. Float kinds read x; coded kinds read 16-bit integers a, kept as two
-// planes of bytes (a = 256 high + low) so that they meet the codes in byte dot products, with a
-// scale per group. The two-bit kind reads 8-bit integers, `low` alone, where the 16 columns of a
-// word lie as its fields come up: 0 4 8 12, 1 5 9 13, ...
+// x as a weight wants it. Float kinds read x in tiles of tokens, see float_matmul.h; coded kinds
+// read 16-bit integers a, kept as two planes of bytes (a = 256 high + low) so that they meet the
+// codes in byte dot products, with a scale per group. The two-bit kind reads 8-bit integers, `low`
+// alone, where the 16 columns of a word lie as its fields come up: 0 4 8 12, 1 5 9 13, ...
 struct QuantisedRows {
   int8_t* high = nullptr;   // [T, K]; nullptr for 8 bits
   int8_t* low = nullptr;    // [T, K]
@@ -44,7 +44,19 @@ struct QuantisedRows {
 struct Activations {
   F32View x;
   QuantisedRows q;
+  const float* tiles = nullptr;  // x as pack_tiles leaves it; one token: its row
+  float* kept = nullptr;         // scratch of one thread: KeptFloats(tokens), aligned to 64 bytes
 };
+
+// Float kinds: tokens of a tile, panels that meet it, tokens whose sums pass through `kept`
+// together.
+inline constexpr int kTileTokens = 6;
+inline constexpr int kGroupPanels = 4;
+inline constexpr int64_t kBlockTokens = 86 * kTileTokens;
+inline constexpr int64_t KeptFloats(int64_t tokens) {
+  if (tokens <= kTileTokens) return 0;
+  return kGroupPanels * 16 * (tokens < kBlockTokens ? tokens : kBlockTokens);
+}
 
 // The largest integers of either kind; that of 16 bits has the high byte 127 when rounded.
 inline constexpr float kQuantisedMax16 = 127 * 256 + 127;
@@ -74,6 +86,8 @@ struct CpuKernels {
                  const float* bias, F32View y);
   void (*linear_partial)(const Panels& w, const Activations& a, int64_t begin, int64_t end,
                          I64View out);
+  // Tiles [begin, end) of tokens: out + t0 * K holds tile t0's x as [K][its tokens].
+  void (*pack_tiles)(F32View x, int64_t begin, int64_t end, float* out);
 
   // Rows [begin, end) of x to integers up to that maximum, scale = max|x| / maximum per group,
   // rounded to nearest even. A value that is not finite makes its group's scale NaN.

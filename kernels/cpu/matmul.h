@@ -1,17 +1,6 @@
-// Matrix products over panels of 16 rows. One routine serves one token and many: tiles of tokens
-// share the unpacked weights, and every token's sums are built in the same order. Part of a unit,
-// see simd.h.
-
-// acc[t] += panel columns [begin, end) times tokens t0 .. t0 + TT of x, one k after the other.
-template <int TT, typename Element, F32x16 (*LoadLanes)(const Element*)>
-static inline void FloatColumns(const uint8_t* panel, const Activations& a, int64_t t0,
-                                int64_t begin, int64_t end, F32x16* acc) {
-  const Element* w = reinterpret_cast<const Element*>(panel);
-  for (int64_t k = begin; k < end; ++k) {
-    const F32x16 lanes = LoadLanes(w + 16 * k);
-    for (int t = 0; t < TT; ++t) acc[t] = Fma(lanes, Set1(a.x.row(t0 + t)[k]), acc[t]);
-  }
-}
+// Matrix products over panels of 16 rows: the coded kinds, and the entries for all. One routine
+// serves one token and many: tiles of tokens share the unpacked weights, and every token's sums are
+// built in the same order. Part of a unit, see simd.h; float kinds: float_matmul.h.
 
 static inline int32_t FourBytes(const int8_t* q) {
   int32_t word;
@@ -149,39 +138,58 @@ template <int TT>
 static inline void Columns(const Panels& w, const uint8_t* panel, const Activations& a, int64_t t0,
                            int64_t begin, int64_t end, F32x16* acc) {
   switch (w.kind) {
-    case PanelKind::kF32:
-      return FloatColumns<TT, float, Load>(panel, a, t0, begin, end, acc);
-    case PanelKind::kF16:
-      return FloatColumns<TT, uint16_t, LoadF16>(panel, a, t0, begin, end, acc);
-    case PanelKind::kBF16:
-      return FloatColumns<TT, uint16_t, LoadBF16>(panel, a, t0, begin, end, acc);
     case PanelKind::kNibble:
       return CodedColumns<TT, true>(w, panel, a, t0, begin, end, acc);
     case PanelKind::kByte:
       return CodedColumns<TT, false>(w, panel, a, t0, begin, end, acc);
     case PanelKind::kTwoBit:
       return TwoBitColumns<TT>(w, panel, a, t0, begin, end, acc);
+    default:  // float kinds
+      return;
   }
 }
 
-// Calls tile.operator()<TT>(t0) for tiles of four tokens and the rest.
-template <typename Tile>
-static inline void ForTokenTiles(int64_t tokens, Tile tile) {
-  int64_t t = 0;
-  for (; t + 4 <= tokens; t += 4) tile.template operator()<4>(t);
-  if (tokens - t == 3) tile.template operator()<3>(t);
-  if (tokens - t == 2) tile.template operator()<2>(t);
-  if (tokens - t == 1) tile.template operator()<1>(t);
+static inline void StoreLinear(const Panels& w, int64_t panel, F32x16 sums, const float* bias,
+                               float* y) {
+  const int64_t row = 16 * panel;
+  const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
+  if (bias != nullptr) sums = Add(sums, LoadPart(bias + row, rows));
+  StorePart(y + row, sums, rows);
+}
+
+// One granule of one panel to the words of one token; the first one sets them.
+static inline void AddGranule(const Panels& w, int64_t panel, F32x16 sums, bool first,
+                              int64_t* words) {
+  const int64_t row = 16 * panel;
+  const int64_t rows = w.rows - row;
+  alignas(64) int64_t part[16];  // of the last panel
+  int64_t* to = rows < 16 ? part : words + row;
+  if (first) {
+    __builtin_memset(to, 0, sizeof part);
+  } else if (rows < 16) {
+    for (int64_t i = 0; i < 16; ++i) part[i] = i < rows ? words[row + i] : 0;
+  }
+  const int64_t faults = AccumulatePartial(to, sums);
+  for (int64_t i = 0; i < 16 && rows < 16; ++i) {
+    if (i < rows) words[row + i] = part[i];
+  }
+  if (faults != 0) __atomic_fetch_add(words + w.rows, faults, __ATOMIC_RELAXED);
 }
 
 static void LinearPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
                          const float* bias, F32View y) {
+  if (w.group == 0) {
+    return FloatPanelsOfKind(w, a, begin, end, w.cols,
+                             [&](int64_t panel, int64_t t, F32x16 sums, bool) {
+                               StoreLinear(w, panel, sums, bias, y.row(t));
+                             });
+  }
   for (int64_t p = begin; p < end; ++p) {
     const uint8_t* panel = w.data + p * w.panel_bytes;
     const int64_t row = 16 * p;
     const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
     const F32x16 shift = bias == nullptr ? Zero() : LoadPart(bias + row, rows);
-    ForTokenTiles(y.rows, [&]<int TT>(int64_t t0) {
+    ForTokenTiles<4>(0, y.rows, [&]<int TT>(int64_t t0) {
       F32x16 acc[TT];
       for (int t = 0; t < TT; ++t) acc[t] = Zero();
       Columns<TT>(w, panel, a, t0, 0, w.cols, acc);
@@ -192,11 +200,17 @@ static void LinearPanels(const Panels& w, const Activations& a, int64_t begin, i
 
 static void LinearPartialPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
                                 I64View out) {
+  if (w.group == 0) {
+    return FloatPanelsOfKind(w, a, begin, end, w.granule,
+                             [&](int64_t panel, int64_t t, F32x16 sums, bool first) {
+                               AddGranule(w, panel, sums, first, out.row(t));
+                             });
+  }
   for (int64_t p = begin; p < end; ++p) {
     const uint8_t* panel = w.data + p * w.panel_bytes;
     const int64_t row = 16 * p;
     const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
-    ForTokenTiles(out.rows, [&]<int TT>(int64_t t0) {
+    ForTokenTiles<4>(0, out.rows, [&]<int TT>(int64_t t0) {
       alignas(64) int64_t sums[TT][16] = {};
       int64_t faults[TT] = {};
       for (int64_t k = 0; k < w.cols; k += w.granule) {

@@ -471,6 +471,21 @@ static inline F32x16 Zero() {
   return Set1(0.0f);
 }
 
+// Sixteen values by their type.
+using F16 = uint16_t;
+struct BF16 {
+  uint16_t bits;
+};
+static inline F32x16 LoadLanes(const float* p) {
+  return Load(p);
+}
+static inline F32x16 LoadLanes(const F16* p) {
+  return LoadF16(p);
+}
+static inline F32x16 LoadLanes(const BF16* p) {
+  return LoadBF16(&p->bits);
+}
+
 // The first n lanes from p, zeros after them.
 static inline F32x16 LoadPart(const float* p, int64_t n) {
   if (n == 16) return Load(p);
@@ -483,6 +498,24 @@ static inline void StorePart(float* p, F32x16 a, int64_t n) {
   alignas(64) float lanes[16];
   Store(lanes, a);
   for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+
+// fn(0), fn(1), ... fn(N - 1) without a loop: arrays of lanes that are indexed so become registers.
+#define TRINE_INLINE __attribute__((always_inline))
+template <int N, int I = 0, typename Fn>
+TRINE_INLINE static inline void Unrolled(const Fn& fn) {
+  if constexpr (I < N) {
+    fn(I);
+    Unrolled<N, I + 1>(fn);
+  }
+}
+
+// Calls tile.operator()<n>(t) for tiles of tokens [t, t + n) that cover [begin, end): n = TT as
+// long as it goes, then the rest.
+template <int TT, typename Tile>
+static inline void ForTokenTiles(int64_t begin, int64_t end, const Tile& tile) {
+  for (; begin + TT <= end; begin += TT) tile.template operator()<TT>(begin);
+  if constexpr (TT > 1) ForTokenTiles<TT - 1>(begin, end, tile);
 }
 
 // Fixed tree: lane i with i + 8, then + 4, + 2, + 1.

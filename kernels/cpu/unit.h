@@ -19,6 +19,7 @@ namespace {
 // clang-format off
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/float_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/rowwise.h"
 #include "kernels/cpu/rotation.h"
@@ -26,9 +27,9 @@ namespace {
 // clang-format on
 
 constexpr CpuKernels kKernels = {
-    TRINE_UNIT_NAME, LinearPanels, LinearPartialPanels, QuantiseRows,  RmsNormRow, SiluMulRow,
-    AddPartialRow,   RotateBlock,  SigmoidMulRow,       DeltaGatesRow, ConvSilu,   DeltaRule,
-    Attention};
+    TRINE_UNIT_NAME, LinearPanels, LinearPartialPanels, PackTokenTiles, QuantiseRows,
+    RmsNormRow,      SiluMulRow,   AddPartialRow,       RotateBlock,    SigmoidMulRow,
+    DeltaGatesRow,   ConvSilu,     DeltaRule,           Attention};
 
 }  // namespace
 }  // namespace trine::cpu::TRINE_UNIT

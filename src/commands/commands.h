@@ -22,26 +22,29 @@ struct Ranks {
   Communicator& comm;
 };
 
-Status RunCommand(const Settings& settings, Ranks ranks);    // collective
-Status BenchCommand(const Settings& settings, Ranks ranks);  // collective
-Status InspectCommand(const Settings& settings);             // rank 0
-Status TokenizeCommand(const Settings& settings);            // rank 0
-Status PlanCommand(const Settings& settings);                // rank 0
-Status SynthCommand(const Settings& settings);               // rank 0
+Status RunCommand(const Settings& settings, Ranks ranks);         // collective
+Status BenchCommand(const Settings& settings, Ranks ranks);       // collective
+Status PerplexityCommand(const Settings& settings, Ranks ranks);  // collective
+Status InspectCommand(const Settings& settings);                  // rank 0
+Status TokenizeCommand(const Settings& settings);                 // rank 0
+Status PlanCommand(const Settings& settings);                     // rank 0
+Status SynthCommand(const Settings& settings);                    // rank 0
+Status ConvertCommand(const Settings& settings);                  // rank 0
 
 // The life of a session: rank 0 runs `lead` and then stops the others, which execute its steps. The
 // status of `lead`, on every rank. Collective.
 Status RunSession(Ranks ranks, Session& session, const std::function<Status()>& lead);
 
-// Draws a bar behind `label` on stderr, for `done` of `total` bytes; the last call ends the line.
+// Draws a bar behind `label` on stderr, for `done` of `total` bytes, with the rate since this call
+// and the time that is left; the last call ends the line.
 // Empty where stderr is no terminal.
 std::function<void(int64_t done, int64_t total)> TerminalProgress(const std::string& label);
 
 // The prompts of -p and then that of -f, which is read here. Blocks on standard input for "-".
 Result<std::vector<std::string>> ReadPrompts(const Settings& settings);
 
-// The tokenizer of a GGUF file, of a tokenizer.json with the tokenizer_config.json beside it if there
-// is one, or of a folder with these. Errors name the file.
+// The tokenizer of a model, or of a tokenizer.json with what lies beside it (see
+// Tokenizer::FromJson). Errors name the file.
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path);
 
 // What the settings ask of a session.
@@ -51,9 +54,10 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 // multiplied at; where that is wider or slower than the type could be, the reason.
 void PrintKernels(const std::vector<std::vector<Claim>>& claims_by_rank);
 
-// What run and bench share: a session from the settings for `sequences` at once, with a progress
-// bar on a terminal and a line on stderr that says what runs where. Collective.
+// What run, bench and perplexity share: a session from the settings for `sequences` at once, with a
+// progress bar on a terminal and a line on stderr that says what runs where. logit_bytes as in
+// SessionOptions. Collective.
 Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
-                                             int64_t sequences);
+                                             int64_t sequences, int64_t logit_bytes = 0);
 
 }  // namespace trine

@@ -1,5 +1,6 @@
 // trine inspect: what a model file holds, from its header alone.
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -23,17 +24,69 @@ struct Summary {
   int64_t rotation_block = 0;  // columns; 0: nothing is rotated
   size_t rotated_weights = 0;
   std::vector<std::string> sha256;  // one a file, if asked for
+  bool verified = false;            // against a list
 };
 
-Result<Summary> Summarise(const WeightStore& store, bool sha256) {
+// One digest a file.
+Result<std::vector<std::string>> HashFiles(const WeightStore& store) {
+  int64_t before = 0, total = 0;
+  for (const File& file : store.files()) total += file.size();
+  const auto progress = TerminalProgress("hashing");
+  std::vector<std::string> hashes;
+  for (const File& file : store.files()) {
+    TRINE_ASSIGN(std::string hash, Sha256(file, [&](int64_t done) {
+                   if (progress) progress(before + done, total);
+                 }));
+    hashes.push_back(std::move(hash));
+    before += file.size();
+  }
+  return hashes;
+}
+
+Status Verify(const WeightStore& store, const std::vector<std::string>& hashes,
+              const Sha256List& list, const std::string& list_path) {
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const std::string& path = store.files()[i].path();
+    const std::string name = std::filesystem::path(path).filename();
+    const auto entry = list.by_name.find(name);
+    const std::string expected = entry != list.by_name.end() ? entry->second
+                                 : hashes.size() == 1        ? list.alone
+                                                             : "";
+    if (expected.empty()) {
+      return BadInput(list_path + " has no line 'HEX  " + name + "'; give the list of this model");
+    }
+    if (expected != hashes[i]) {
+      return BadInput(path + ": its sha256 is " + hashes[i] + ", but " + list_path + " has " +
+                      expected + "; the file is damaged or another one, get it again");
+    }
+  }
+  return {};
+}
+
+// What a GGUF file says of its tokenizer, whether it can be used or not; that of a folder is read.
+Status DescribeTokenizer(const WeightStore& store, Summary& summary) {
+  if (!store.tokenizer_folder().empty()) {
+    const Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerOf(store);
+    if (!tokenizer.ok()) return tokenizer.status();
+    summary.tokenizer_model = (*tokenizer)->model();
+    summary.tokenizer_pre = (*tokenizer)->pre();
+    summary.tokens = (*tokenizer)->size();
+    return {};
+  }
   const Metadata& meta = store.metadata();
-  Summary summary;
-  TRINE_ASSIGN(summary.architecture, meta.String("general.architecture"));
-  TRINE_ASSIGN(summary.context, meta.IntOr(summary.architecture + ".context_length", 0));
   TRINE_ASSIGN(summary.tokenizer_model, meta.StringOr("tokenizer.ggml.model", ""));
   TRINE_ASSIGN(summary.tokenizer_pre, meta.StringOr("tokenizer.ggml.pre", ""));
   TRINE_ASSIGN(const std::vector<std::string>* tokens, meta.Strings("tokenizer.ggml.tokens"));
   summary.tokens = tokens == nullptr ? 0 : std::ssize(*tokens);
+  return {};
+}
+
+Result<Summary> Summarise(const WeightStore& store, const Settings& settings) {
+  const Metadata& meta = store.metadata();
+  Summary summary;
+  TRINE_ASSIGN(summary.architecture, meta.String("general.architecture"));
+  TRINE_ASSIGN(summary.context, meta.IntOr(summary.architecture + ".context_length", 0));
+  TRINE_RETURN_IF_ERROR(DescribeTokenizer(store, summary));
   for (const TensorInfo& tensor : store.tensors()) {
     summary.parameters += tensor.elements();
     summary.bytes += tensor.bytes;
@@ -44,10 +97,15 @@ Result<Summary> Summarise(const WeightStore& store, bool sha256) {
   TRINE_ASSIGN(const Rotation rotation, Rotation::Read(store));
   summary.rotation_block = rotation.block();
   summary.rotated_weights = rotation.weights().size();
-  if (!sha256) return summary;
-  for (const File& file : store.files()) {
-    TRINE_ASSIGN(std::string hash, Sha256(file));
-    summary.sha256.push_back(std::move(hash));
+  summary.verified = !settings.verify.empty();
+  if (!settings.sha256 && !summary.verified) return summary;
+  Sha256List list;
+  if (summary.verified) {
+    TRINE_ASSIGN(list, ReadSha256List(settings.verify));
+  }
+  TRINE_ASSIGN(summary.sha256, HashFiles(store));
+  if (summary.verified) {
+    TRINE_RETURN_IF_ERROR(Verify(store, summary.sha256, list, settings.verify));
   }
   return summary;
 }
@@ -71,6 +129,7 @@ void PrintJson(const Summary& summary, const WeightStore& store) {
       {"context", summary.context}};
   if (summary.sha256.size() == 1) json["sha256"] = summary.sha256[0];
   if (summary.sha256.size() > 1) json["sha256"] = summary.sha256;
+  if (summary.verified) json["verified"] = true;
   std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
@@ -98,8 +157,8 @@ void PrintText(const Summary& summary, const WeightStore& store) {
                 static_cast<long long>(summary.rotation_block), summary.rotated_weights);
   }
   for (size_t i = 0; i < summary.sha256.size(); ++i) {
-    std::printf("sha256        %s  %s\n", summary.sha256[i].c_str(),
-                store.files()[i].path().c_str());
+    std::printf("sha256        %s  %s%s\n", summary.sha256[i].c_str(),
+                store.files()[i].path().c_str(), summary.verified ? ": OK" : "");
   }
   std::printf("\n%-36s %-18s %-6s %14s\n", "tensor", "shape", "type", "bytes");
   for (const TensorInfo& tensor : store.tensors()) {
@@ -112,7 +171,7 @@ void PrintText(const Summary& summary, const WeightStore& store) {
 
 Status InspectCommand(const Settings& settings) {
   TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(settings.model));
-  TRINE_ASSIGN(const Summary summary, Summarise(*store, settings.sha256));
+  TRINE_ASSIGN(const Summary summary, Summarise(*store, settings));
   if (settings.json) {
     PrintJson(summary, *store);
   } else {

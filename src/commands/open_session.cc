@@ -52,7 +52,7 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 }
 
 Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
-                                             int64_t sequences) {
+                                             int64_t sequences, int64_t logit_bytes) {
   const CoreCount cores = CountCores();
   const int threads =
       settings.threads > 0 ? settings.threads : DefaultThreads(cores, ranks.world.local_size);
@@ -63,9 +63,10 @@ Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ran
   std::function<void(int64_t, int64_t)> progress;
   if (first) progress = TerminalProgress("loading");
   const auto start = std::chrono::steady_clock::now();
-  TRINE_ASSIGN(
-      std::unique_ptr<Session> session,
-      Session::Open(ToOptions(settings, threads, sequences), ranks.control, ranks.comm, progress));
+  SessionOptions options = ToOptions(settings, threads, sequences);
+  options.logit_bytes = logit_bytes;
+  TRINE_ASSIGN(std::unique_ptr<Session> session,
+               Session::Open(options, ranks.control, ranks.comm, progress));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (first) Describe(*session, ranks, seconds.count());
   return session;

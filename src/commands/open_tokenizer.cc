@@ -9,12 +9,9 @@ Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path) {
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);
   const fs::path json = folder ? fs::path(path) / "tokenizer.json" : fs::path(path);
-  if (json.extension() == ".json") {
-    const fs::path config = json.parent_path() / "tokenizer_config.json";
-    return Tokenizer::FromJson(json, fs::exists(config, ignored) ? config.string() : "");
-  }
+  if (json.extension() == ".json") return Tokenizer::FromJson(json);
   TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(path));
-  Result<std::unique_ptr<Tokenizer>> made = Tokenizer::FromMetadata(store->metadata());
+  Result<std::unique_ptr<Tokenizer>> made = TokenizerOf(*store);
   if (!made.ok()) return BadInput(path + ": " + made.status().message());
   return made;
 }

@@ -1,11 +1,11 @@
 // trine synth: a model file of a preset's exact shape with random weights, for measurements.
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 #include <vector>
 
 #include "src/commands/commands.h"
 #include "src/core/cores.h"
+#include "src/core/parallel.h"
 #include "src/synth/model_layout.h"
 #include "src/synth/random_rows.h"
 #include "src/synth/vocabulary.h"
@@ -20,15 +20,12 @@ constexpr int64_t kChunkBytes = int64_t{4} << 20;
 void FillRows(const RandomRows& random, const SynthTensor& tensor, size_t index, int64_t first,
               int64_t count, int threads, std::byte* out) {
   const int64_t row_bytes = RowBytes(tensor.info.type, tensor.info.cols());
-  const auto fill = [&](int64_t part) {
+  InParallel(threads, [&](int64_t part) {
     const int64_t end = count * (part + 1) / threads;
     for (int64_t row = count * part / threads; row < end; ++row) {
       random.Fill(tensor, static_cast<int64_t>(index), first + row, out + row * row_bytes);
     }
-  };
-  std::vector<std::jthread> helpers;
-  for (int part = 1; part < threads; ++part) helpers.emplace_back(fill, part);
-  fill(0);
+  });
 }
 
 // Makes the tensors one after another, a chunk of rows at a time.

@@ -1,5 +1,6 @@
 #include "src/core/output_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,7 +8,29 @@
 #include <filesystem>
 #include <utility>
 
+#include "src/core/file_lock.h"
+
 namespace trine {
+namespace {
+
+// Opens `temporary` for this process alone; nullptr, errno being the reason (EWOULDBLOCK: another
+// has it). What a killed process left of it is overwritten.
+std::FILE* OpenAlone(const std::string& temporary) {
+  for (;;) {
+    // Neither through a link to somebody's file nor, waiting for a reader, into a pipe.
+    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    const int fd = open(temporary.c_str(), flags, 0644);
+    if (fd < 0) return nullptr;
+    const Lock lock = TryLock(fd, temporary);
+    if (lock == Lock::kTaken && ftruncate(fd, 0) == 0) return fdopen(fd, "wb");
+    const int reason = lock == Lock::kBusy ? EWOULDBLOCK : errno;
+    close(fd);
+    errno = reason;
+    if (lock != Lock::kMoved) return nullptr;
+  }
+}
+
+}  // namespace
 
 Result<OutputFile> OutputFile::Create(const std::string& path) {
   std::error_code error, ignored;
@@ -16,10 +39,13 @@ Result<OutputFile> OutputFile::Create(const std::string& path) {
   if (std::filesystem::exists(real, ignored) && !std::filesystem::is_regular_file(real, ignored)) {
     return BadInput(path + " exists and is not a regular file; name another");
   }
-  const std::string temporary = real.string() + ".tmp" + std::to_string(getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return BadInput(path + ": cannot create: " + std::strerror(errno));
-  return OutputFile(real.string(), temporary, file);
+  const std::string temporary = real.string() + ".partial";
+  std::FILE* file = OpenAlone(temporary);
+  if (file != nullptr) return OutputFile(real.string(), temporary, file);
+  if (errno == EWOULDBLOCK) {
+    return BadInput(path + " is being written by another process; wait for it or name another");
+  }
+  return BadInput(path + ": cannot create: " + std::strerror(errno));
 }
 
 OutputFile::OutputFile(std::string path, std::string temporary, std::FILE* file)
@@ -32,8 +58,8 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 
 OutputFile::~OutputFile() {
   if (file_ == nullptr) return;
+  std::remove(temporary_.c_str());  // while it is locked
   std::fclose(file_);
-  std::remove(temporary_.c_str());
 }
 
 Status OutputFile::Failure(const char* what) const {

@@ -1,8 +1,10 @@
-// OutputFile: written under a temporary name beside its own, renamed when complete. A program that
-// dies in between leaves the old file, or none.
+// OutputFile: written as PATH.partial, renamed when complete. A program that dies in between leaves
+// the old file, or none, and a .partial that the next one overwrites.
 #pragma once
 
+#include <cstddef>
 #include <cstdio>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -10,8 +12,14 @@
 
 namespace trine {
 
+// Appends to a file. The bytes are the caller's again when it returns. An error (the disk is full)
+// must be passed on at once.
+using ByteSink = std::function<Status(std::span<const std::byte>)>;
+
 class OutputFile {
  public:
+  // Errors name the path: it cannot be created, is no regular file, or another process is writing
+  // it.
   static Result<OutputFile> Create(const std::string& path);
 
   OutputFile(OutputFile&& other) noexcept;

@@ -9,7 +9,7 @@
 namespace trine {
 
 struct Settings {
-  std::string verb;  // run, bench, inspect, tokenize, synth
+  std::string verb;  // run, bench, perplexity, inspect, plan, tokenize, convert, synth
   std::string help;  // not empty: print this and do nothing else
   int np = 0;        // ranks to launch; 0: do not
 
@@ -23,7 +23,7 @@ struct Settings {
   int64_t batch = 512;          // tokens per step
   std::vector<double> split;
 
-  // run, tokenize
+  // run, perplexity, tokenize
   std::vector<std::string> prompts;
   std::string prompt_file;  // one more prompt; "-": standard input
   bool parse_special = true;
@@ -40,7 +40,12 @@ struct Settings {
   double frequency_penalty = 0.0;
   uint64_t seed = 0;
   bool ignore_eos = false;
-  std::string save_logits;  // file; empty: no
+  std::string save_logits;  // file; empty: no; perplexity, too
+
+  // perplexity
+  int64_t chunks = -1;        // windows; -1: all that the text has
+  std::string kl_divergence;  // logits of a reference, as save_logits writes them; empty: none
+  std::string csv;            // file; empty: no
 
   // bench
   std::vector<int64_t> bench_prompt = {512};
@@ -53,9 +58,12 @@ struct Settings {
   std::string output = "md";  // md, csv, json; inspect and tokenize: json or text
   bool json = false;
   bool sha256 = false;
+  std::string verify;  // inspect: file of checksums; empty: none
   std::string decode;  // tokenize: ids to turn into text
 
-  // synth, and seed
+  int64_t shard_bytes = 0;  // convert; at most, of a .safetensors file
+
+  // synth, convert, and seed
   std::string preset = "ternary-bonsai-2-27b";
   std::string type;         // of the matrices; empty: the preset's
   int layers = -1;          // -1: all of the preset's

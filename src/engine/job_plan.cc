@@ -93,7 +93,10 @@ Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options,
   JobPlan plan;
   TRINE_ASSIGN(plan.model, PlanModel(store, ranks, options.split, *dry));
   plan.limits = MakeLimits(options, plan.model.config);
-  plan.step = {plan.limits.step_tokens, std::max(options.logit_rows, plan.limits.sequences)};
+  const int64_t row_bytes = plan.limits.vocab * static_cast<int64_t>(sizeof(float));
+  const int64_t fitting = std::min(plan.limits.step_tokens, options.logit_bytes / row_bytes);
+  plan.step = {plan.limits.step_tokens,
+               std::max({options.logit_rows, fitting, plan.limits.sequences})};
   return plan;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/core/check.h"
+
 namespace trine {
 
 RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Interval> vocab_shards,
@@ -26,6 +28,7 @@ const StepResult& RankExecutor::Execute(const StepCommand& command) {
   const StepBatch batch{command.tokens, places, logit_rows_};
   const int64_t shard = model_.vocab_shard().size();
   const F32View logits{logits_.as<float>(), std::ssize(logit_rows_), shard, shard};  // [R, V]
+  TRINE_CHECK(logits.rows * logits.cols * 4 <= logits_.bytes(), "more rows than a step may have");
   model_.Forward(batch, {cache_.layers(), states_.layers(), row_faults_}, logits);
   if (context_.backend.broken()) {
     context_.comm.Abort(
@@ -70,9 +73,11 @@ void RankExecutor::NoteFaults(const StepCommand& command) {
   for (const SequenceStep& step : command.sequences) {
     Slot& slot = slots_[static_cast<size_t>(step.slot)];
     const size_t end = token + static_cast<size_t>(step.tokens);
-    for (; token < end; ++token) slot.fault |= row_faults_[token] != 0;
-    while (row < command.rows.size() && static_cast<size_t>(command.rows[row].row) < end) {
-      result_.rows[row++].fault = slot.fault;
+    for (; token < end; ++token) {
+      slot.fault |= row_faults_[token] != 0;
+      const bool wanted =
+          row < command.rows.size() && static_cast<size_t>(command.rows[row].row) == token;
+      if (wanted) result_.rows[row++].fault = slot.fault;
     }
   }
 }

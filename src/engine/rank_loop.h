@@ -26,7 +26,7 @@ struct ExecutorLimits {
 struct StepResult {
   struct Row {
     std::span<const Candidate> candidates;  // of the whole vocabulary, best first
-    bool fault = false;                     // its sequence met a value out of range
+    bool fault = false;  // it, or a token before it in its sequence, met a value out of range
   };
   std::vector<Row> rows;
   std::span<const float> logits;  // [R, vocabulary], if the command gathers them

@@ -4,6 +4,12 @@
 
 namespace trine {
 
+Result<std::unique_ptr<Tokenizer>> TokenizerOf(const WeightStore& store) {
+  const std::string& folder = store.tokenizer_folder();
+  return folder.empty() ? Tokenizer::FromMetadata(store.metadata())
+                        : Tokenizer::FromJson(folder + "/tokenizer.json");
+}
+
 Result<std::unique_ptr<Session>> Session::Open(
     const SessionOptions& options, ControlChannel& control, Communicator& comm,
     const std::function<void(int64_t done, int64_t total)>& progress) {
@@ -18,7 +24,7 @@ Result<std::unique_ptr<Session>> Session::Open(
 Status Session::ReadHeaders(const SessionOptions& options) {
   TRINE_ASSIGN(store_, OpenWeights(options.model));
   TRINE_ASSIGN(plan_, PlanJob(*store_, options, comm_.world().size));
-  Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromMetadata(store_->metadata());
+  Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerOf(*store_);
   if (!tokenizer.ok()) return BadInput(options.model + ": " + tokenizer.status().message());
   tokenizer_ = std::move(*tokenizer);
   if (tokenizer_->size() > plan_.model.config.vocab) {

@@ -20,6 +20,9 @@
 
 namespace trine {
 
+// The tokenizer of a model's files. Blocks on the disk.
+Result<std::unique_ptr<Tokenizer>> TokenizerOf(const WeightStore& store);
+
 class Session {
  public:
   // Collective. progress (may be empty) is called on this rank while it loads, with bytes so far
@@ -35,6 +38,7 @@ class Session {
   const Backend& backend() const { return *backend_; }
   int64_t context() const { return plan_.limits.context; }
   const SchedulerLimits& scheduler_limits() const { return plan_.limits; }
+  const StepLimits& step_limits() const { return plan_.step; }
 
   // Ranks other than 0: serve steps until rank 0's Stop.
   void Work() { RunWorker(control_, *executor_); }

@@ -5,19 +5,15 @@
 namespace trine {
 namespace {
 
-// Where the file has value head `head` of the grouped order.
-int64_t StoredValueHead(const ModelConfig& config, ValueHeadOrder order, int64_t head) {
-  const int64_t rep = config.value_heads / config.key_heads;
-  return order == ValueHeadOrder::kGrouped ? head : head % rep * config.key_heads + head / rep;
-}
-
 // Rows of this rank's value heads, `rows` a head, behind `before` other rows.
 void AddValueHeads(const RankPlan& plan, ValueHeadOrder order, int64_t rows, int64_t before,
                    Shard& shard) {
   const int64_t rep = plan.config.value_heads / plan.config.key_heads;
   const Interval heads = plan.share.key_heads.Times(rep);
   for (int64_t head = heads.begin; head < heads.end; ++head) {
-    const int64_t begin = before + StoredValueHead(plan.config, order, head) * rows;
+    const int64_t begin =
+        before +
+        StoredValueHead(order, plan.config.key_heads, plan.config.value_heads, head) * rows;
     if (!shard.parts.empty() && shard.parts.back().end == begin) {
       shard.parts.back().end += rows;
     } else {
@@ -48,13 +44,14 @@ int64_t AllChannels(const ModelConfig& config) {
 // The columns of a rotated ssm_out may be grouped where all else is tiled.
 HeadOutputLinear::Layout Output(const RankPlan& plan, WeightLoader& loader,
                                 const std::string& name) {
-  ValueHeadOrder order = loader.store().value_heads();
+  ValueHeadOrder order = loader.store().conventions().value_heads;
   if (loader.rotation().Rotates(name + ".weight") && loader.rotation().delta_grouped()) {
     order = ValueHeadOrder::kGrouped;
   }
   HeadOutputLinear::Layout layout{plan.config.delta_dim, plan.delta_columns, {}};
   for (int64_t head = 0; head < plan.config.value_heads; ++head) {
-    layout.stored.push_back(StoredValueHead(plan.config, order, head));
+    layout.stored.push_back(
+        StoredValueHead(order, plan.config.key_heads, plan.config.value_heads, head));
   }
   return layout;
 }
@@ -82,21 +79,22 @@ GatedDeltaNet::GatedDeltaNet(WeightLoader& loader, const std::string& prefix, co
     : layout_(Layout(plan)),
       norm_eps_(plan.config.norm_eps),
       alpha_(loader, prefix + "ssm_alpha", plan.config.value_heads, plan.config.hidden,
-             ValueHeads(plan, loader.store().value_heads(), 1)),
+             ValueHeads(plan, loader.store().conventions().value_heads, 1)),
       beta_(loader, prefix + "ssm_beta", plan.config.value_heads, plan.config.hidden,
-            ValueHeads(plan, loader.store().value_heads(), 1)),
+            ValueHeads(plan, loader.store().conventions().value_heads, 1)),
       input_(loader, {prefix + "attn_qkv.weight", prefix + "attn_gate.weight"}, plan.config.hidden,
              {0, plan.config.hidden}),
       qkv_(loader, prefix + "attn_qkv", AllChannels(plan.config), plan.config.hidden,
-           Channels(plan, loader.store().value_heads())),
+           Channels(plan, loader.store().conventions().value_heads)),
       gate_(loader, prefix + "attn_gate", plan.config.value_heads * layout_.head_dim,
-            plan.config.hidden, ValueHeads(plan, loader.store().value_heads(), layout_.head_dim)),
+            plan.config.hidden,
+            ValueHeads(plan, loader.store().conventions().value_heads, layout_.head_dim)),
       conv_(loader.Table(prefix + "ssm_conv1d.weight", AllChannels(plan.config), layout_.taps,
-                         Channels(plan, loader.store().value_heads()))),
+                         Channels(plan, loader.store().conventions().value_heads))),
       rate_(loader.Table(prefix + "ssm_a", plan.config.value_heads, 1,
-                         ValueHeads(plan, loader.store().value_heads(), 1))),
+                         ValueHeads(plan, loader.store().conventions().value_heads, 1))),
       bias_(loader.Table(prefix + "ssm_dt.bias", plan.config.value_heads, 1,
-                         ValueHeads(plan, loader.store().value_heads(), 1))),
+                         ValueHeads(plan, loader.store().conventions().value_heads, 1))),
       q_norm_(Constants(loader.backend(), layout_.head_dim,
                         1.0f / static_cast<float>(layout_.head_dim))),
       k_norm_(Constants(loader.backend(), layout_.head_dim,

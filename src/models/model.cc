@@ -165,8 +165,8 @@ Result<int64_t> ModelFfnGranule(const WeightStore& store, const ModelConfig& con
   bool narrow = false;
   for (int i = 0; i < config.layers; ++i) {
     layers.push_back(i);
-    TRINE_ASSIGN(const TensorInfo* down,
-                 store.Require("blk." + std::to_string(i) + ".ffn_down.weight"));
+    const TensorInfo* down = store.Find("blk." + std::to_string(i) + ".ffn_down.weight");
+    if (down == nullptr) continue;  // the loader will name all that is missing
     granule = std::max(granule, FfnGranule(config.ffn, down->type));
     narrow |= IsTernary(down->type) && config.ffn % 128 != 0;
   }
@@ -195,7 +195,7 @@ Result<ShardDims> ReadDims(const WeightStore& store, const ModelConfig& config,
   TRINE_ASSIGN(dims.rotated_attention, AllRotated(rotation, attention, "attn_output.weight"));
   TRINE_ASSIGN(dims.rotated_delta, AllRotated(rotation, delta, "ssm_out.weight"));
   dims.delta_out_of_order =
-      !rotation.delta_grouped() && store.value_heads() == ValueHeadOrder::kTiled;
+      !rotation.delta_grouped() && store.conventions().value_heads == ValueHeadOrder::kTiled;
   TRINE_ASSIGN(dims.ffn_granule, ModelFfnGranule(store, config, rotation));
   return dims;
 }
@@ -207,7 +207,7 @@ Status InFile(const WeightStore& store, const Status& status) {
 }
 
 Result<ModelPlan> MakePlan(const WeightStore& store, int ranks, const std::vector<double>& weights,
-                           Backend& dry) {
+                           Backend& dry, std::vector<std::string>* unexpected) {
   TRINE_ASSIGN(const std::string name, store.metadata().String("general.architecture"));
   TRINE_ASSIGN(const Architecture* architecture, FindArchitecture(store.name(), name));
   ModelPlan plan;
@@ -223,7 +223,7 @@ Result<ModelPlan> MakePlan(const WeightStore& store, int ranks, const std::vecto
   for (int rank = 0; rank < ranks; ++rank) {
     WeightLoader loader(store, plan.rotation, dry, {});
     architecture->build(plan.ForRank(rank), loader, context);
-    TRINE_RETURN_IF_ERROR(loader.Finish(name));
+    TRINE_RETURN_IF_ERROR(loader.Finish(name, unexpected));
     plan.claims.push_back(loader.claims());
   }
   return plan;
@@ -236,8 +236,8 @@ Result<int64_t> PositiveKey(const Metadata& meta, const std::string& key) {
 }
 
 Result<ModelPlan> PlanModel(const WeightStore& store, int ranks, const std::vector<double>& weights,
-                            Backend& dry) {
-  Result<ModelPlan> plan = MakePlan(store, ranks, weights, dry);
+                            Backend& dry, std::vector<std::string>* unexpected) {
+  Result<ModelPlan> plan = MakePlan(store, ranks, weights, dry, unexpected);
   if (!plan.ok()) return InFile(store, plan.status());
   return plan;
 }

@@ -105,9 +105,10 @@ struct ModelPlan {
 };
 
 // From headers alone. `dry` is a dry backend of the kind that will load, see Backend::dry. Errors
-// name what is missing, wrong or unknown, or the rank counts that work.
+// name what is missing, wrong or unknown, or the rank counts that work. `unexpected`: as of
+// WeightLoader::Finish; for one rank.
 Result<ModelPlan> PlanModel(const WeightStore& store, int ranks, const std::vector<double>& weights,
-                            Backend& dry);
+                            Backend& dry, std::vector<std::string>* unexpected = nullptr);
 
 // Builds this rank's part on its backend, and so loads it; blocks on the disk. `rank` is
 // context.comm's, or any if the backend is dry. `context` must outlive the model, and so must

@@ -4,17 +4,20 @@
 #include <cmath>
 
 #include "src/core/quote.h"
+#include "src/weights/llama3_rope.h"
 
 namespace trine {
 namespace {
 
 struct Scaling {
-  std::string type;  // none, linear, yarn
+  std::string type;  // none, linear, yarn, llama3
   double factor = 1;
   double original_context = 0;
   double attention_factor = 1;
   double beta_fast = 32;
   double beta_slow = 1;
+  double low_freq = 1;
+  double high_freq = 4;
 };
 
 Result<Scaling> ReadScaling(const Metadata& meta, const std::string& arch) {
@@ -30,7 +33,8 @@ Result<Scaling> ReadScaling(const Metadata& meta, const std::string& arch) {
   if (scaling.type == "none" && meta.Find(arch + ".rope.scale_linear") != nullptr) {
     scaling.type = "linear";
   }
-  if (scaling.type != "none" && scaling.type != "linear" && scaling.type != "yarn") {
+  constexpr const char* kTypes[] = {"none", "linear", "yarn", "llama3"};
+  if (std::find(std::begin(kTypes), std::end(kTypes), scaling.type) == std::end(kTypes)) {
     return BadInput("'" + prefix + "type' is " + Quote(scaling.type) +
                     "; none, linear and yarn are supported");
   }
@@ -38,8 +42,16 @@ Result<Scaling> ReadScaling(const Metadata& meta, const std::string& arch) {
     return BadInput("'" + prefix + "factor' is " + std::to_string(scaling.factor) +
                     "; a positive number expected");
   }
-  if (scaling.type == "yarn" && !(scaling.original_context > 0)) {
-    return BadInput("'" + prefix + "original_context_length' is missing; yarn needs it");
+  const bool needs_original = scaling.type == "yarn" || scaling.type == "llama3";
+  if (needs_original && !(scaling.original_context > 0)) {
+    return BadInput("'" + prefix + "original_context_length' is missing; " + scaling.type +
+                    " needs it");
+  }
+  TRINE_ASSIGN(scaling.low_freq, meta.FloatOr(prefix + "low_freq_factor", 1));
+  TRINE_ASSIGN(scaling.high_freq, meta.FloatOr(prefix + "high_freq_factor", 4));
+  if (!(scaling.low_freq < scaling.high_freq)) {
+    return BadInput("'" + prefix + "low_freq_factor' " + std::to_string(scaling.low_freq) +
+                    " is not below high_freq_factor " + std::to_string(scaling.high_freq));
   }
   return scaling;
 }
@@ -105,6 +117,12 @@ Result<RopeParams> ReadRope(const ModelConfig& config, RopePairs pairs, const Me
     }
     TRINE_ASSIGN(const bool turns, TurnsWithText(meta, arch + ".rope.dimension_sections", i));
     frequencies.push_back(turns ? static_cast<float>(frequency) : 0.0f);
+  }
+  if (scaling.type == "llama3") {  // GGUF files carry these as rope_freqs.weight, see below
+    const Llama3Rope rule{scaling.factor, scaling.low_freq, scaling.high_freq,
+                          scaling.original_context};
+    const std::vector<float> divisors = rule.Divisors(base, dims);
+    for (size_t i = 0; i < divisors.size(); ++i) frequencies[i] /= divisors[i];
   }
   RopeParams params{pairs, config.head_dim, dims, nullptr, 1};
   if (scaling.type == "yarn") {

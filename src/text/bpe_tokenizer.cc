@@ -3,12 +3,11 @@
 #include <bitset>
 #include <limits>
 
+#include "src/text/sentence_piece.h"
 #include "src/text/utf8.h"
 
 namespace trine {
 namespace {
-
-constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581
 
 std::string HexOf(unsigned char byte) {
   constexpr char kHex[] = "0123456789ABCDEF";
@@ -146,14 +145,14 @@ Status BpeTokenizer::EncodeStretch(int64_t begin, int64_t end, Job* job) const {
 std::string_view BpeTokenizer::Normalize(std::string_view text, Job* job) const {
   if (parts_.nfc != nullptr) text = parts_.nfc->Apply(text, &job->normalized);
   const bool prefix = parts_.prefix == TokenizerParts::Prefix::kText;
-  size_t mark = parts_.spaces_are_marks ? text.find(kMark) : std::string_view::npos;
+  size_t mark = parts_.spaces_are_marks ? text.find(kSpaceMark) : std::string_view::npos;
   if (!prefix && mark == std::string_view::npos) return text;
   std::string& out = job->normalized;
   out.assign(prefix ? " " : "");
   size_t done = 0;
-  for (; mark != std::string_view::npos; mark = text.find(kMark, done)) {
+  for (; mark != std::string_view::npos; mark = text.find(kSpaceMark, done)) {
     out.append(text.substr(done, mark - done)).append(" ");
-    done = mark + kMark.size();
+    done = mark + kSpaceMark.size();
   }
   out.append(text.substr(done));
   return out;

@@ -11,6 +11,7 @@
 #include "src/text/pretokenizer.h"
 #include "src/text/special_tokens.h"
 #include "src/text/tokenizer.h"
+#include "src/text/tokenizer_files.h"
 #include "src/text/vocabulary.h"
 
 namespace trine {
@@ -43,8 +44,7 @@ std::unique_ptr<Tokenizer> MakeTokenizer(TokenizerParts parts);
 Result<std::unique_ptr<Tokenizer>> ReadByteLevelMetadata(const Metadata& meta);
 Result<std::unique_ptr<Tokenizer>> ReadSentencePieceMetadata(const Metadata& meta);
 
-// From the contents of tokenizer.json and tokenizer_config.json (empty: there is none).
-Result<std::unique_ptr<Tokenizer>> ReadTokenizerJson(std::string_view tokenizer,
-                                                     std::string_view config);
+// From the contents of the files; tokenizer.json is needed.
+Result<std::unique_ptr<Tokenizer>> ReadTokenizerJson(const HfTokenizerFiles& files);
 
 }  // namespace trine

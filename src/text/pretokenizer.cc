@@ -69,6 +69,13 @@ const PreRule* FindPreRule(std::string_view name) {
   return nullptr;
 }
 
+const PreRule* FindPreRule(const std::vector<SplitPass>& passes) {
+  for (const PreRule& rule : kRules) {
+    if (rule.passes == passes) return &rule;
+  }
+  return nullptr;
+}
+
 std::string PreRuleNames() {
   std::string names;
   for (const PreRule& rule : kRules) {

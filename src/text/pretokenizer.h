@@ -20,6 +20,8 @@ struct SplitPass {
 
   std::string pattern;  // pattern.h says in which dialect
   Keep keep = Keep::kBoth;
+
+  bool operator==(const SplitPass&) const = default;
 };
 
 // What a value of tokenizer.ggml.pre stands for.
@@ -30,8 +32,9 @@ struct PreRule {
   bool add_bos;                   // where the metadata does not say
 };
 
-// nullptr if there is no such rule.
+// nullptr if there is no such rule. Of several with the same passes the first.
 const PreRule* FindPreRule(std::string_view name);
+const PreRule* FindPreRule(const std::vector<SplitPass>& passes);
 
 // "smollm, gpt-2, ...": for error messages.
 std::string PreRuleNames();

@@ -4,40 +4,27 @@
 
 #include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
+#include "src/text/sentence_piece.h"
 
 namespace trine {
 namespace {
 
-constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581 stands for a space
 constexpr const char* kTokens = "tokenizer.ggml.tokens";
 constexpr const char* kScores = "tokenizer.ggml.scores";
-
-// Finding all ways to make a token of two takes the square of its length.
-constexpr size_t kMaxTokenBytes = 256;
-
-// "<0x0A>"; -1 if it is not of this form.
-int ByteOf(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
-  const size_t high = kDigits.find(text[3]);
-  const size_t low = kDigits.find(text[4]);
-  if (high == std::string_view::npos || low == std::string_view::npos) return -1;
-  return static_cast<int>(high * 16 + low);
-}
 
 bool ToBytes(std::string_view text, TokenType type, std::string* bytes) {
   if (type == TokenType::kControl || type == TokenType::kUnknown) return false;
   if (type == TokenType::kByte) {
-    const int byte = ByteOf(text);
+    const int byte = ByteOfToken(text);
     if (byte >= 0) bytes->assign(1, static_cast<char>(byte));
     return byte >= 0;
   }
   bytes->clear();
   for (size_t done = 0; done < text.size();) {
-    const size_t mark = std::min(text.find(kMark, done), text.size());
+    const size_t mark = std::min(text.find(kSpaceMark, done), text.size());
     bytes->append(text.substr(done, mark - done));
     if (mark < text.size()) bytes->push_back(' ');
-    done = mark + kMark.size();
+    done = mark + kSpaceMark.size();
   }
   return true;
 }
@@ -92,14 +79,14 @@ Status AddTokens(const std::vector<std::string>& texts, const Vocabulary& vocabu
     const std::string_view piece = vocabulary.pieces[id];
     const std::string name = std::string(kTokens) + "[" + std::to_string(id) + "]";
     const bool normal = type == TokenType::kNormal;
-    if (normal && piece.size() > kMaxTokenBytes) {
+    if (normal && piece.size() > kMaxPieceBytes) {
       return BadInput(name + " is " + std::to_string(piece.size()) + " bytes long; at most " +
-                      std::to_string(kMaxTokenBytes) + " are supported");
+                      std::to_string(kMaxPieceBytes) + " are supported");
     }
     TRINE_RETURN_IF_ERROR(builder->AddToken(normal ? piece : std::string_view()));
     if (normal) joins->AddToken(piece);
     if (type != TokenType::kByte) continue;
-    const int byte = ByteOf(texts[static_cast<size_t>(id)]);
+    const int byte = ByteOfToken(texts[static_cast<size_t>(id)]);
     if (byte < 0) {
       return BadInput(name + " is a byte token " + Quote(texts[static_cast<size_t>(id)]) +
                       ", not of the form <0xHH>; convert the file again");

@@ -33,17 +33,19 @@ class Tokenizer {
   // range. Text is not normalised: GGUF has no key that says so.
   static Result<std::unique_ptr<Tokenizer>> FromMetadata(const Metadata& meta);
 
-  // Byte-level BPE from tokenizer.json and, unless its path is empty, tokenizer_config.json: from
-  // the latter come only BOS, EOS, padding and the chat template, and its add_bos_token and
-  // add_eos_token win over the post-processor. Split (Regex or String; Isolated or Removed),
-  // Digits, ByteLevel and Sequence pre-tokenisers, NFC or no normaliser and every flag of added
-  // tokens are supported, anything else is refused by name. Truncation and padding are not applied.
-  // An added token that is "special" is a control token, another one user-defined.
+  // Byte-level BPE from a tokenizer.json and, where they lie beside it, tokenizer_config.json,
+  // chat_template.jinja and generation_config.json. From the configuration come only BOS, EOS,
+  // padding and the chat template, and its add_bos_token and add_eos_token win over the
+  // post-processor; the template in the file of its own wins over that. generation_config.json adds
+  // what its eos_token_id names, one id or several, to what ends a generation. Split (Regex or
+  // String; Isolated or Removed), Digits, ByteLevel and Sequence pre-tokenisers, NFC or no
+  // normaliser and every flag of added tokens are supported, anything else is refused by name.
+  // Truncation and padding are not applied. An added token that is "special" is a control token,
+  // another one user-defined.
   //
-  // With either, BOS, EOS and what else ends a generation are control tokens whatever the file
-  // types them, and a token that is found as it is written has at most 256 bytes.
-  static Result<std::unique_ptr<Tokenizer>> FromJson(const std::string& tokenizer_path,
-                                                     const std::string& config_path);
+  // With either, BOS, EOS and what else the file says ends a generation are control tokens whatever
+  // it types them, and a token that is found as it is written has at most 256 bytes.
+  static Result<std::unique_ptr<Tokenizer>> FromJson(const std::string& path);
 
   virtual ~Tokenizer() = default;
 

@@ -1,25 +1,25 @@
-// Byte-level BPE from Hugging Face's tokenizer.json and tokenizer_config.json. Errors name fields
-// by their path from the root of the file.
+// Byte-level BPE from Hugging Face's tokenizer.json and the files beside it. Errors name fields by
+// their path from the root of the file.
 #include <algorithm>
-#include <unordered_map>
 
+#include "src/core/json_fields.h"
 #include "src/core/quote.h"
 #include "src/text/bpe_tokenizer.h"
 #include "src/text/byte_level.h"
-#include "src/text/json_fields.h"
-#include "src/text/pattern.h"
-#include "src/text/utf8.h"
+#include "src/text/checkpoint_json.h"
+#include "src/text/pretokenizer_json.h"
+#include "src/text/text_ends_json.h"
 
 namespace trine {
 namespace {
 
-constexpr const char* kConfigName = "tokenizer_config.json";
-constexpr size_t kMaxPasses = 32;
-
 class Reader {
  public:
-  Reader(const nlohmann::json& root, const nlohmann::json& config)
-      : root_(root, ""), config_(config, kConfigName) {}
+  Reader(const CheckpointJson& files, const std::string& chat_template)
+      : root_(files.tokenizer, ""),
+        config_(ConfigOf(files)),
+        generation_(GenerationOf(files)),
+        chat_template_(chat_template) {}
 
   Result<std::unique_ptr<Tokenizer>> Read();
 
@@ -40,27 +40,19 @@ class Reader {
   Status CheckUnknown(BpeBuilder* builder);
   Status MarkUnknown();
   Status ReadNormalizer(const JsonField& normalizer);
-  Status ReadPreTokenizer(const JsonField& pre);
-  Status ReadSplit(const JsonField& split);
-  Status ReadByteLevel(const JsonField& level);
   Status ReadDecoder(const JsonField& decoder);
-  Status ReadPostProcessor(const JsonField& processor);
-  Status ReadTemplate(const JsonField& processor);
   Status ReadEnds();
-  Status ReadChatTemplate();
-  Status ReadEnd(const char* name, const char* flag, int32_t* id, bool* add);
-  Result<int32_t> ConfigToken(const char* name);
+  Status ReadGenerationEnds();
 
   bool IsFree(int64_t id) const { return texts_[static_cast<size_t>(id)] == nullptr; }
 
-  const JsonField root_, config_;
+  const JsonField root_, config_, generation_;
+  const std::string& chat_template_;  // chat_template.jinja
   TokenizerParts parts_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // of every token, by its text in root_
-  std::vector<const std::string*> texts_;              // by id; nullptr: there is none
-  std::vector<bool> in_model_;                         // by id
+  TokenIds ids_;                           // by their texts in root_
+  std::vector<const std::string*> texts_;  // by id; nullptr: there is none
+  std::vector<bool> in_model_;             // by id
   std::vector<Added> added_;
-  std::vector<SplitPass> passes_;
-  bool has_byte_level_ = false;
 };
 
 // The ids leave at most as many gaps as there are tokens: memory in proportion to the file.
@@ -289,61 +281,6 @@ Status Reader::ReadNormalizer(const JsonField& normalizer) {
   return {};
 }
 
-Status Reader::ReadPreTokenizer(const JsonField& pre) {
-  TRINE_ASSIGN(const std::string type, pre.Type());
-  if (has_byte_level_) return pre.Refuse("nothing may follow ByteLevel");
-  if (passes_.size() > kMaxPasses) {
-    return pre.Refuse("at most " + std::to_string(kMaxPasses) + " pre-tokenizers are supported");
-  }
-  if (type == "Split") return ReadSplit(pre);
-  if (type == "ByteLevel") return ReadByteLevel(pre);
-  if (type == "Digits") {
-    TRINE_ASSIGN(const bool individual, pre["individual_digits"].BoolOr(false));
-    passes_.push_back({individual ? R"(\p{N})" : R"(\p{N}+)"});
-    return {};
-  }
-  if (type != "Sequence" || pre.path() != "pre_tokenizer") {
-    return pre["type"].Refuse("supported: Split, Digits, ByteLevel and one Sequence of these");
-  }
-  TRINE_ASSIGN(const std::vector<JsonField> items, pre["pretokenizers"].Items());
-  for (const JsonField& item : items) TRINE_RETURN_IF_ERROR(ReadPreTokenizer(item));
-  return {};
-}
-
-Status Reader::ReadSplit(const JsonField& split) {
-  SplitPass pass;
-  TRINE_ASSIGN(const bool invert, split["invert"].BoolOr(false));
-  TRINE_ASSIGN(const std::string behavior, split["behavior"].String());
-  if (behavior == "Removed") {
-    pass.keep = invert ? SplitPass::Keep::kMatches : SplitPass::Keep::kGaps;
-  } else if (behavior != "Isolated") {
-    return split["behavior"].Refuse("supported: Isolated, Removed");
-  }
-  const JsonField pattern = split["pattern"];
-  const JsonField literal = pattern["String"];
-  if (!literal.is_null()) {
-    TRINE_ASSIGN(const std::string text, literal.String());
-    pass.pattern = QuotePattern(text);
-  } else {
-    TRINE_ASSIGN(pass.pattern, pattern["Regex"].String());
-  }
-  passes_.push_back(std::move(pass));
-  return {};
-}
-
-Status Reader::ReadByteLevel(const JsonField& level) {
-  has_byte_level_ = true;
-  const JsonField prefix = level["add_prefix_space"];
-  TRINE_ASSIGN(const bool add_prefix, prefix.BoolOr(true));
-  if (add_prefix && !passes_.empty()) {
-    return prefix.Refuse("it must be false behind other pre-tokenizers");
-  }
-  if (add_prefix) parts_.prefix = TokenizerParts::Prefix::kStretch;
-  TRINE_ASSIGN(const bool use_regex, level["use_regex"].BoolOr(true));
-  if (use_regex) passes_.push_back({std::string(Gpt2Pattern())});
-  return {};
-}
-
 Status Reader::ReadDecoder(const JsonField& decoder) {
   TRINE_ASSIGN(const std::string type, decoder.Type());
   if (type == "ByteLevel") return {};
@@ -355,98 +292,25 @@ Status Reader::ReadDecoder(const JsonField& decoder) {
   return (decoder.is_null() ? decoder : decoder["type"]).Refuse("supported: ByteLevel");
 }
 
-Status Reader::ReadPostProcessor(const JsonField& processor) {
-  TRINE_ASSIGN(const std::string type, processor.Type());
-  if (type == "null" || type == "ByteLevel") return {};  // ByteLevel moves offsets only
-  if (type == "TemplateProcessing") return ReadTemplate(processor);
-  if (type != "Sequence" || processor.path() != "post_processor") {
-    return processor["type"].Refuse("supported: ByteLevel, TemplateProcessing, one Sequence");
-  }
-  TRINE_ASSIGN(const std::vector<JsonField> items, processor["processors"].Items());
-  for (const JsonField& item : items) TRINE_RETURN_IF_ERROR(ReadPostProcessor(item));
-  return {};
-}
-
-// BOS or none, the text, EOS or none.
-Status Reader::ReadTemplate(const JsonField& processor) {
-  const JsonField single = processor["single"];
-  TRINE_ASSIGN(const std::vector<JsonField> items, single.Items());
-  Vocabulary& vocabulary = parts_.vocabulary;
-  const auto exists = [this](int64_t id) {
-    return id >= 0 && id < std::ssize(texts_) && !IsFree(id);
-  };
-  bool behind_text = false;
-  for (const JsonField& item : items) {
-    if (!item["Sequence"].is_null()) {
-      if (behind_text) return item.Refuse("the text may occur once");
-      behind_text = true;
-      continue;
-    }
-    TRINE_ASSIGN(const std::string name, item["SpecialToken"]["id"].String());
-    const JsonField ids = processor["special_tokens"][name]["ids"];
-    if (!ids.value().is_array() || ids.value().size() != 1) {
-      return ids.Refuse("an array of one id is needed");
-    }
-    TRINE_ASSIGN(const int64_t id, ids[0].Int());
-    if (!exists(id)) return ids[0].Refuse("there is no token with that id");
-    int32_t& end = behind_text ? vocabulary.eos : vocabulary.bos;
-    if (end >= 0) return item.Refuse("one token in front of the text and one behind are supported");
-    end = static_cast<int32_t>(id);
-    (behind_text ? vocabulary.add_eos : vocabulary.add_bos) = true;
-  }
-  if (!behind_text) return single.Refuse("it does not contain the text");
-  return {};
-}
-
-// A token by its text, as a string or as an object with "content"; -1 if there is none.
-Result<int32_t> Reader::ConfigToken(const char* name) {
-  JsonField field = config_[name];
-  if (field.is_null()) return int32_t{-1};
-  if (field.value().is_object()) field = field["content"];
-  TRINE_ASSIGN(const std::string text, field.String());
-  const auto found = ids_.find(text);
-  if (found == ids_.end()) return field.Refuse("tokenizer.json has no such token");
-  return found->second;
-}
-
-// *id and *add are what the post-processor says; what the configuration says wins, but the two may
-// not name different tokens.
-Status Reader::ReadEnd(const char* name, const char* flag, int32_t* id, bool* add) {
-  TRINE_ASSIGN(const int32_t given, ConfigToken(name));
-  TRINE_ASSIGN(const bool wanted, config_[flag].BoolOr(*add));
-  if (wanted && *id >= 0 && given >= 0 && *id != given) {
-    return config_[name].Refuse("post_processor adds token " + std::to_string(*id) +
-                                " instead; make them agree");
-  }
-  if (given >= 0) *id = given;
-  *add = wanted;
-  return {};
-}
-
 Status Reader::ReadEnds() {
+  TRINE_ASSIGN(const TextEnds ends, ReadTextEnds(root_["post_processor"], config_, ids_));
   Vocabulary& vocabulary = parts_.vocabulary;
-  TRINE_RETURN_IF_ERROR(
-      ReadEnd("bos_token", "add_bos_token", &vocabulary.bos, &vocabulary.add_bos));
-  TRINE_RETURN_IF_ERROR(
-      ReadEnd("eos_token", "add_eos_token", &vocabulary.eos, &vocabulary.add_eos));
-  TRINE_ASSIGN(vocabulary.pad, ConfigToken("pad_token"));
-  return vocabulary.CheckEnds(std::string(kConfigName) + ".bos_token",
-                              std::string(kConfigName) + ".eos_token");
+  vocabulary.bos = ends.bos;
+  vocabulary.eos = ends.eos;
+  vocabulary.pad = ends.pad;
+  vocabulary.add_bos = ends.add_bos;
+  vocabulary.add_eos = ends.add_eos;
+  return vocabulary.CheckEnds(config_["bos_token"].path(), config_["eos_token"].path());
 }
 
-Status Reader::ReadChatTemplate() {
-  Vocabulary& vocabulary = parts_.vocabulary;
-  const JsonField chat = config_["chat_template"];
-  if (chat.is_null()) return {};
-  if (!chat.value().is_array()) {
-    TRINE_ASSIGN(vocabulary.chat_template, chat.String());
-    return {};
-  }
-  TRINE_ASSIGN(const std::vector<JsonField> items, chat.Items());
-  for (const JsonField& item : items) {
-    TRINE_ASSIGN(const std::string name, item["name"].String());
-    TRINE_ASSIGN(std::string text, item["template"].String());
-    if (name == "default") vocabulary.chat_template = std::move(text);
+// A token that ends a generation is a control token where it is an added one.
+Status Reader::ReadGenerationEnds() {
+  std::vector<int32_t>& ends = parts_.vocabulary.end_of_generation;
+  TRINE_ASSIGN(ends, ReadEndIds(generation_, ids_));
+  for (Added& one : added_) {
+    if (std::find(ends.begin(), ends.end(), one.token.id) == ends.end()) continue;
+    one.token.control = true;
+    one.normalized = one.normalized && parts_.nfc == nullptr;
   }
   return {};
 }
@@ -466,25 +330,21 @@ Status Reader::MarkUnknown() {
 Result<std::unique_ptr<Tokenizer>> Reader::Read() {
   parts_.model = "gpt2";
   parts_.pre = "tokenizer.json";
-  if (!root_.value().is_object()) return BadInput("the file is not an object; fetch it again");
   TRINE_RETURN_IF_ERROR(CheckModel());
   TRINE_RETURN_IF_ERROR(ReadNormalizer(root_["normalizer"]));
   TRINE_RETURN_IF_ERROR(ReadModelTokens(root_["model"]["vocab"]));
   TRINE_RETURN_IF_ERROR(ReadAddedTokens(root_["added_tokens"]));
-  TRINE_RETURN_IF_ERROR(ReadPostProcessor(root_["post_processor"]));
   TRINE_RETURN_IF_ERROR(ReadEnds());
   MarkEnds();
+  TRINE_RETURN_IF_ERROR(ReadGenerationEnds());
   MakeSpecial();
   TRINE_RETURN_IF_ERROR(FillVocabulary());
   parts_.vocabulary.CollectEndTokens(/*turn_end=*/-1);
-  const JsonField pre = root_["pre_tokenizer"];
-  TRINE_RETURN_IF_ERROR(ReadPreTokenizer(pre));
-  if (!has_byte_level_) {
-    return pre.Refuse("it needs a ByteLevel: only byte-level BPE is supported");
-  }
-  TRINE_ASSIGN(parts_.words, PreTokenizer::Create(passes_));
+  TRINE_ASSIGN(const JsonPreTokenizer pre, ReadPreTokenizer(root_["pre_tokenizer"]));
+  if (pre.add_prefix_space) parts_.prefix = TokenizerParts::Prefix::kStretch;
+  TRINE_ASSIGN(parts_.words, PreTokenizer::Create(pre.passes));
   TRINE_RETURN_IF_ERROR(ReadDecoder(root_["decoder"]));
-  TRINE_RETURN_IF_ERROR(ReadChatTemplate());
+  TRINE_ASSIGN(parts_.vocabulary.chat_template, ReadChatTemplate(config_, chat_template_));
 
   if (parts_.bpe->may_give_unknown()) TRINE_RETURN_IF_ERROR(MarkUnknown());
   return MakeTokenizer(std::move(parts_));
@@ -492,17 +352,9 @@ Result<std::unique_ptr<Tokenizer>> Reader::Read() {
 
 }  // namespace
 
-Result<std::unique_ptr<Tokenizer>> ReadTokenizerJson(std::string_view tokenizer,
-                                                     std::string_view config) {
-  TRINE_ASSIGN(const nlohmann::json root, ParseJson(tokenizer, "tokenizer.json"));
-  nlohmann::json config_root;
-  if (!config.empty()) {
-    TRINE_ASSIGN(config_root, ParseJson(config, kConfigName));
-    if (!config_root.is_object()) {
-      return BadInput(std::string(kConfigName) + " is not an object; fetch it again");
-    }
-  }
-  return Reader(root, config_root).Read();
+Result<std::unique_ptr<Tokenizer>> ReadTokenizerJson(const HfTokenizerFiles& files) {
+  TRINE_ASSIGN(const CheckpointJson json, ParseTokenizerFiles(files));
+  return Reader(json, files.chat_template).Read();
 }
 
 }  // namespace trine

@@ -73,6 +73,10 @@ Status ReadPieces(const std::vector<std::string>& tokens, TextToBytes to_bytes,
 
 }  // namespace
 
+bool IsEndMarker(std::string_view text) {
+  return std::count(std::begin(kEndMarkers), std::end(kEndMarkers), text) != 0;
+}
+
 void Vocabulary::AppendSpecial(TokenType type, std::vector<SpecialTokens::Token>* tokens) const {
   for (int32_t id = 0; id < static_cast<int32_t>(size()); ++id) {
     if (types[static_cast<size_t>(id)] != type) continue;
@@ -99,8 +103,7 @@ void Vocabulary::CollectEndTokens(int32_t turn_end) {
   }
   for (int32_t id = 0; id < static_cast<int32_t>(size()); ++id) {
     if (types[static_cast<size_t>(id)] != TokenType::kControl) continue;
-    if (std::count(std::begin(kEndMarkers), std::end(kEndMarkers), pieces[id]) == 0) continue;
-    ends.push_back(id);
+    if (IsEndMarker(pieces[id])) ends.push_back(id);
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());

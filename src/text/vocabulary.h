@@ -19,6 +19,9 @@ namespace trine {
 // The most tokens, and the most merges: ids and the symbols that merges add fit 32 bits.
 constexpr size_t kMaxEntries = size_t{1} << 28;
 
+// Whether a control token with this text is known to end one, whatever the file says.
+bool IsEndMarker(std::string_view text);
+
 struct Vocabulary {
   PieceList pieces;  // bytes by id; special tokens as they are written
   std::vector<TokenType> types;

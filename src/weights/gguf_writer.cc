@@ -159,7 +159,7 @@ Status CheckSpace(const std::string& path, int64_t needed) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::weakly_canonical(path, error).parent_path();
   const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  if (error || space.available >= static_cast<uintmax_t>(needed)) return {};  // Create says why
+  if (error || space.available >= static_cast<uintmax_t>(needed)) return {};
   return BadInput(path + " needs " + std::to_string(needed) + " bytes, " +
                   std::to_string(space.available) + " are free on that disk");
 }
@@ -236,11 +236,11 @@ Status WriteGguf(const std::string& path, const Metadata& metadata, std::vector<
   if (const Status laid = LayOutGguf(metadata, tensors); !laid.ok()) {
     return {laid.code(), path + ": " + laid.message()};
   }
+  TRINE_ASSIGN(OutputFile file, OutputFile::Create(path));  // frees what a killed process left
   if (!tensors.empty()) {
     TRINE_RETURN_IF_ERROR(
         CheckSpace(path, AlignUp(tensors.back().offset + tensors.back().bytes, kAlignment)));
   }
-  TRINE_ASSIGN(OutputFile file, OutputFile::Create(path));
   Stream stream(file);
   const int64_t data = tensors.empty() ? 0 : tensors.front().offset;
   const std::string header = MakeHeader(metadata, tensors, data);

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "src/core/metadata.h"
+#include "src/core/output_file.h"
 #include "src/core/result.h"
 #include "src/weights/weight_store.h"
 
 namespace trine {
-
-// Appends to the file. The bytes are the caller's again when it returns. An error (the disk is
-// full) must be passed on at once.
-using ByteSink = std::function<Status(std::span<const std::byte>)>;
 
 // Hands all bytes of tensors[index] to `sink`, in pieces of any size, in the order they are stored:
 // row after row, RowBytes(type, cols) each. Handing over more or fewer is a programmer's error,

@@ -91,8 +91,22 @@ Status ReadColumnParts(const WeightStore& store, const TensorInfo& tensor, const
 }
 
 Status NotFinite(const WeightStore& store, const std::string& name) {
-  return BadInput(store.name() + ": tensor '" + name +
+  return BadInput(store.name() + ": tensor '" + store.NameInFile(name) +
                   "' holds a value that is not finite; the file is damaged, get it again");
+}
+
+Status Missing(const WeightStore& store, const std::set<std::string>& names) {
+  if (names.size() == 1) return store.Require(*names.begin()).status();
+  constexpr size_t kShown = 8;
+  std::string list;
+  size_t shown = 0;
+  for (const std::string& name : names) {
+    if (++shown > kShown) break;
+    list += (shown == 1 ? "'" : ", '") + store.NameInFile(name) + "'";
+  }
+  return BadInput(store.name() + ": " + std::to_string(names.size()) +
+                  " tensors are missing: " + list + (names.size() > kShown ? ", ..." : "") +
+                  "; the model is incomplete, get it again");
 }
 
 }  // namespace
@@ -107,6 +121,10 @@ void WeightLoader::Fail(Status status) {
 
 const TensorInfo* WeightLoader::FindShaped(const std::string& name, std::vector<int64_t> shape) {
   if (!status_.ok()) return nullptr;
+  if (store_.Find(name) == nullptr) {
+    missing_.insert(name);
+    return nullptr;
+  }
   const Result<const TensorInfo*> tensor = store_.Require(name, shape);
   if (!tensor.ok()) {
     Fail(tensor.status());
@@ -177,6 +195,7 @@ std::vector<float> WeightLoader::HostTable(const std::string& name, int64_t rows
   }
   std::vector<float> decoded(static_cast<size_t>(values));
   formats::DecodePlain(tensor->type, packed.data(), values, decoded.data());
+  FromStored(tensor->stored_as, decoded);
   if (!std::all_of(decoded.begin(), decoded.end(), [](float v) { return std::isfinite(v); })) {
     Fail(NotFinite(store_, name));
   }
@@ -187,7 +206,7 @@ std::vector<float> WeightLoader::HostTable(const std::string& name, int64_t rows
 Buffer WeightLoader::Table(const std::string& name, int64_t rows, int64_t cols,
                            const Shard& shard) {
   const std::vector<float> values = HostTable(name, rows, cols, shard);
-  if (!status_.ok()) return {};
+  if (!status_.ok() || !missing_.empty()) return {};
   Buffer buffer = backend_.Allocate(shard.size() * cols * 4);
   backend_.Upload(values.data(), buffer.bytes(), buffer.as());
   return buffer;
@@ -223,10 +242,15 @@ bool WeightLoader::IsIgnored(std::string_view name) const {
                      [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
-Status WeightLoader::Finish(std::string_view architecture) {
+Status WeightLoader::Finish(std::string_view architecture, std::vector<std::string>* unexpected) {
+  if (!missing_.empty()) Fail(Missing(store_, missing_));
   for (const TensorInfo& tensor : store_.tensors()) {
     if (!status_.ok()) break;
     if (claimed_.count(tensor.name) != 0 || IsIgnored(tensor.name)) continue;
+    if (unexpected != nullptr) {
+      unexpected->push_back(tensor.name);
+      continue;
+    }
     Fail(BadInput(store_.name() + ": tensor " + Quote(tensor.name) +
                   " has no place in architecture '" + std::string(architecture) +
                   "'; a part of the model would be left out"));

@@ -1,13 +1,15 @@
 // WeightLoader: what a model's layers ask for while they are built. Each request claims this rank's
 // part of one tensor and reads it into the backend. The first error sticks; later requests return
-// nothing. On a dry backend (see Backend::dry) nothing is read: that build is the plan, which tells
-// whether the file fits the model and what it takes; the same code then loads.
+// nothing. Missing tensors are collected, so that one error names them all. On a dry backend (see
+// Backend::dry) nothing is read: that build is the plan, which tells whether the file fits the
+// model and what it takes; the same code then loads.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -76,9 +78,10 @@ class WeightLoader {
   void Fail(Status status);
   const Status& status() const { return status_; }
 
-  // The end of building: the first error, or one naming a tensor of the file that nobody claimed or
-  // a rotation that nobody applies.
-  Status Finish(std::string_view architecture);
+  // The end of building: the first error, or one naming what is missing, a tensor of the file that
+  // nobody claimed or a rotation that nobody applies. `unexpected`, unless it is nullptr, gets the
+  // names of unclaimed tensors, which are no error then.
+  Status Finish(std::string_view architecture, std::vector<std::string>* unexpected = nullptr);
 
   const std::vector<Claim>& claims() const { return claims_; }
 
@@ -93,6 +96,7 @@ class WeightLoader {
   Status status_;
   std::vector<Claim> claims_;
   std::unordered_set<std::string> claimed_, rotated_;
+  std::set<std::string> missing_;
   std::vector<std::string> ignored_;
   std::map<std::pair<int64_t, int64_t>, std::shared_ptr<const Buffer>> signs_;  // (width, begin)
 };

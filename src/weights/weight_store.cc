@@ -1,5 +1,9 @@
 #include "src/weights/weight_store.h"
 
+#include <filesystem>
+
+#include "src/weights/hf_names.h"
+
 namespace trine {
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -17,9 +21,16 @@ const TensorInfo* WeightStore::Find(std::string_view name) const {
   return it == index_.end() ? nullptr : &files_.tensors[it->second];
 }
 
+std::string WeightStore::NameInFile(const std::string& name) const {
+  if (files_.tokenizer_folder.empty()) return name;
+  const Result<std::string> architecture = files_.metadata.String("general.architecture");
+  const std::optional<HfName> found = architecture.ok() ? ToHf(*architecture, name) : std::nullopt;
+  return found ? found->name : name;
+}
+
 Result<const TensorInfo*> WeightStore::Require(const std::string& name) const {
   if (const TensorInfo* tensor = Find(name)) return tensor;
-  return BadInput(files_.name + ": tensor '" + name +
+  return BadInput(files_.name + ": tensor '" + NameInFile(name) +
                   "' is missing; the file is incomplete, get it again");
 }
 
@@ -27,8 +38,8 @@ Result<const TensorInfo*> WeightStore::Require(const std::string& name,
                                                const std::vector<int64_t>& shape) const {
   TRINE_ASSIGN(const TensorInfo* tensor, Require(name));
   if (tensor->shape == shape) return tensor;
-  return BadInput(files_.name + ": tensor '" + name + "' has shape " + ShapeText(tensor->shape) +
-                  "; the model's metadata asks for " + ShapeText(shape));
+  return BadInput(files_.name + ": tensor '" + NameInFile(name) + "' has shape " +
+                  ShapeText(tensor->shape) + "; the model's metadata asks for " + ShapeText(shape));
 }
 
 Status WeightStore::Read(const TensorInfo& tensor, int64_t begin, int64_t n, std::byte* out) const {
@@ -46,7 +57,10 @@ Status WeightStore::ReadRows(const TensorInfo& tensor, std::span<const int32_t> 
 }
 
 Result<std::unique_ptr<WeightStore>> OpenWeights(const std::string& path) {
-  TRINE_ASSIGN(ModelFiles files, ReadGguf(path));
+  std::error_code ignored;
+  const bool hugging_face = std::filesystem::is_directory(path, ignored) ||
+                            path.ends_with(".safetensors") || path.ends_with(".json");
+  TRINE_ASSIGN(ModelFiles files, hugging_face ? ReadHuggingFace(path) : ReadGguf(path));
   return std::make_unique<WeightStore>(std::move(files));
 }
 

@@ -16,16 +16,18 @@
 #include "src/core/file.h"
 #include "src/core/metadata.h"
 #include "src/core/result.h"
+#include "src/weights/conventions.h"
 
 namespace trine {
 
 struct TensorInfo {
-  std::string name;
+  std::string name;  // GGUF's, whatever the container
   DType type = DType::kF32;
   std::vector<int64_t> shape;  // as stored: shape[0] is the contiguous row length
   int file = 0;                // index into the store's files
   int64_t offset = 0;          // of its first byte in that file
   int64_t bytes = 0;
+  StoredAs stored_as = StoredAs::kValue;
 
   int64_t cols() const { return shape[0]; }
   int64_t rows() const { return bytes / RowBytes(type, cols()); }
@@ -35,18 +37,15 @@ struct TensorInfo {
 // "[32, 40]"
 std::string ShapeText(const std::vector<int64_t>& shape);
 
-// The order in which a container stores what belongs to the value heads of Gated DeltaNet, rep of
-// them for each key head k: grouped, head k * rep + r (Hugging Face), or tiled, r * key heads + k
-// (GGUF).
-enum class ValueHeadOrder { kGrouped, kTiled };
-
 // What a container's reader yields. Without files it is a description: nothing can be read.
 struct ModelFiles {
-  std::string name;  // for messages: the path of the first file
+  std::string name;  // for messages: the path of the first file, or of the folder
   std::vector<File> files;
-  Metadata metadata;
+  Metadata metadata;  // GGUF's keys, whatever the container
   std::vector<TensorInfo> tensors;
-  ValueHeadOrder value_heads = ValueHeadOrder::kTiled;
+  Conventions conventions;
+  std::vector<std::string> left_out;  // names of tensors that are no part of a language model
+  std::string tokenizer_folder;       // of tokenizer.json; empty: the tokenizer is in the metadata
 };
 
 class WeightStore {
@@ -54,10 +53,14 @@ class WeightStore {
   explicit WeightStore(ModelFiles files);
 
   const std::string& name() const { return files_.name; }
-  ValueHeadOrder value_heads() const { return files_.value_heads; }
+  const Conventions& conventions() const { return files_.conventions; }
+  const std::vector<std::string>& left_out() const { return files_.left_out; }
+  const std::string& tokenizer_folder() const { return files_.tokenizer_folder; }
   const Metadata& metadata() const { return files_.metadata; }
   const std::vector<TensorInfo>& tensors() const { return files_.tensors; }
   const TensorInfo* Find(std::string_view name) const;  // nullptr if absent
+  // What the container itself calls a tensor; for messages.
+  std::string NameInFile(const std::string& name) const;
   // As Find; an error that names the file if the tensor is absent.
   Result<const TensorInfo*> Require(const std::string& name) const;
   // And an error that says both shapes if it has another one.
@@ -76,12 +79,19 @@ class WeightStore {
   std::unordered_map<std::string_view, size_t> index_;  // names live in files_.tensors
 };
 
-// Opens a model: a .gguf file, or the first part of a split one (PREFIX-00001-of-0000N.gguf). Every
-// header is checked against the size of its file before anything is allocated.
+// Opens a model: a .gguf file, the first part of a split one (PREFIX-00001-of-0000N.gguf), or a
+// Hugging Face folder (or its .safetensors file, or the index). Every header is checked against the
+// size of its file before anything is allocated.
 Result<std::unique_ptr<WeightStore>> OpenWeights(const std::string& path);
 
 // GGUF versions 2 and 3, little endian, single or split. Source: the GGUF specification in
 // ggml-org/ggml.
 Result<ModelFiles> ReadGguf(const std::string& path);
+
+// Hugging Face: config.json, and model.safetensors or shards with model.safetensors.index.json;
+// see hf_config.h and hf_names.h for what becomes GGUF's keys and names. `path`: the folder, or one
+// of these two files. Tensors are F32, F16 or BF16. A matrix that is stored in another 16-bit type
+// than the configuration declares, or in 16 bits where it declares 32, is an error.
+Result<ModelFiles> ReadHuggingFace(const std::string& path);
 
 }  // namespace trine

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Load time against a plain read of the same file, and memory against the plan, of a real model.
+"""Load time against a plain read of the same files, and memory against the plan, of a real model.
 
-    tests/bench/load_memory.py MODEL.gguf [--np 1 2] [--runs 3] [--trine build/trine]
+    tests/bench/load_memory.py MODEL [--np 1 2] [--runs 3] [--trine build/trine]
 
 Alternated, medians. Plain read: the whole file in reads of 4 MiB by two threads, its pages dropped
 from the cache before, as before each load; once into one buffer, once into memory that is kept, as a
@@ -27,13 +27,26 @@ CHUNK = 4 << 20
 OPTIONS = ["-p", "192", "-n", "8", "-r", "1", "-c", "256"]
 
 
-def drop(path):
-    with open(path, "rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def files_of(model):
+    return sorted(model.glob("*.safetensors")) if model.is_dir() else [model]
 
 
-def plain_read(path, keep):
-    drop(path)
+def size_of(model):
+    return sum(path.stat().st_size for path in files_of(model))
+
+
+def drop(model):
+    for path in files_of(model):
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def plain_read(model, keep):
+    drop(model)
+    return sum(read_file(path, keep) for path in files_of(model))
+
+
+def read_file(path, keep):
     size, threads = path.stat().st_size, 2
     kept = mmap.mmap(-1, size if keep else threads * CHUNK)
     kept.madvise(mmap.MADV_HUGEPAGE)
@@ -112,7 +125,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--trine", type=Path, default=ROOT / "build/trine")
     args = parser.parse_args()
-    print(f"{args.model.name}, {args.model.stat().st_size / 1e6:.1f} MB")
+    print(f"{args.model.name}, {size_of(args.model) / 1e6:.1f} MB")
     for np in args.np:
         plan = json.loads(subprocess.run(
             [args.trine, "plan", "-m", args.model, "--np", str(np), "-c", "256", "--json"],

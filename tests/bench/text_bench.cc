@@ -24,7 +24,7 @@ namespace {
 constexpr int kRuns = 7;
 
 Result<std::unique_ptr<Tokenizer>> Open(const std::string& path) {
-  if (path.ends_with(".json")) return Tokenizer::FromJson(path, /*config_path=*/"");
+  if (path.ends_with(".json")) return Tokenizer::FromJson(path);
   TRINE_ASSIGN(const std::unique_ptr<WeightStore> store, OpenWeights(path));
   return Tokenizer::FromMetadata(store->metadata());
 }

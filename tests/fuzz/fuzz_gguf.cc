@@ -4,29 +4,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "src/models/model.h"
 #include "src/text/tokenizer.h"
 #include "src/weights/weight_store.h"
+#include "tests/fuzz/refusal.h"
 
 namespace {
 
 constexpr off_t kHole = off_t{1} << 24;
-
-// The message is of printable characters and begins with the path, if it is of the file.
-template <typename T>
-void CheckRefusal(const trine::Result<T>& result, const std::string& path) {
-  if (result.ok()) return;
-  const std::string& message = result.status().message();
-  const bool printable = std::none_of(message.begin(), message.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  if (message.empty() || !printable || !message.starts_with(path)) std::abort();
-}
 
 }  // namespace
 

@@ -44,7 +44,9 @@ Subject FromJson(const std::string& name, bool plain) {
     root["normalizer"] = nullptr;
     for (auto& token : root["added_tokens"]) token["lstrip"] = token["rstrip"] = false;
   }
-  return {Must(trine::ReadTokenizerJson(root.dump(), "")), plain};
+  trine::HfTokenizerFiles files;
+  files.tokenizer = root.dump();
+  return {Must(trine::ReadTokenizerJson(files)), plain};
 }
 
 Subject FromGguf(const std::string& name, bool keeps_text) {

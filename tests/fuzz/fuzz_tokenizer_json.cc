@@ -21,8 +21,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using trine::Tokenizer;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t border = std::min(input.find('\xFF'), size);
-  const auto read = trine::ReadTokenizerJson(
-      input.substr(0, border), border < size ? input.substr(border + 1) : std::string_view());
+  trine::HfTokenizerFiles files;
+  files.tokenizer = input.substr(0, border);
+  if (border < size) files.tokenizer_config = input.substr(border + 1);
+  const auto read = trine::ReadTokenizerJson(files);
   if (!read.ok()) {
     const std::string& message = read.status().message();
     Require(!message.empty() && message.find('\n') == std::string::npos);

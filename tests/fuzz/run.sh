@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a fuzz target with clang and runs it, beginning with its corpus:
 #   tests/fuzz/run.sh TARGET SECONDS [FOLDER]
-# TARGET: gguf, tokenizer or tokenizer_json. FOLDER (build-fuzz/TARGET) keeps what is found: inputs
+# TARGET: gguf, hugging_face, tokenizer or tokenizer_json. FOLDER (build-fuzz/TARGET) keeps what is found: inputs
 # that reach new code and, as crash-*, timeout-* or oom-*, those that fail. It needs the packages
 # clang and libclang-rt-14-dev; the instruction-set units stay out, for want of their flags.
 set -euo pipefail
@@ -16,7 +16,8 @@ mkdir -p "$found" "$objects"
 flags=(-std=c++20 -O2 -g -I. -DTRINE_TEST_DATA="\"$PWD/tests/data\"" -ffunction-sections
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -MMD)
 sources=(kernels/*.cc kernels/cpu/*.cc comm/self.cc comm/control.cc src/core/*.cc src/text/*.cc
-  src/weights/*.cc src/models/*.cc "tests/fuzz/fuzz_$target.cc")
+  src/weights/*.cc src/models/*.cc src/convert/conversion.cc src/convert/row_converter.cc
+  "tests/fuzz/fuzz_$target.cc")
 
 # An object is made again if a file that it was made from is younger.
 compile() {

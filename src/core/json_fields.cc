@@ -1,4 +1,4 @@
-#include "src/text/json_fields.h"
+#include "src/core/json_fields.h"
 
 #include "src/core/quote.h"
 
@@ -54,6 +54,11 @@ Result<int64_t> JsonField::Int() const {
                     (!value_->is_number_unsigned() || value_->get<uint64_t>() <= INT64_MAX);
   if (!fits) return Refuse("an integer is needed");
   return value_->get<int64_t>();
+}
+
+Result<double> JsonField::Number() const {
+  if (!value_->is_number()) return Refuse("a number is needed");
+  return value_->get<double>();
 }
 
 Result<bool> JsonField::Bool() const {

@@ -29,9 +29,16 @@ class JsonField {
   // An error if the value is of another type or absent.
   Result<std::string> String() const;
   Result<int64_t> Int() const;
+  Result<double> Number() const;
   Result<bool> Bool() const;
   Result<std::vector<JsonField>> Items() const;  // of an array
 
+  Result<int64_t> IntOr(int64_t fallback) const {
+    return is_null() ? Result<int64_t>(fallback) : Int();
+  }
+  Result<double> NumberOr(double fallback) const {
+    return is_null() ? Result<double>(fallback) : Number();
+  }
   Result<bool> BoolOr(bool fallback) const { return is_null() ? Result<bool>(fallback) : Bool(); }
 
   // The value at the member "type"; "null" where this is null.
