@@ -10,85 +10,33 @@ import sys
 
 import numpy as np
 import torch
-from gguf import GGMLQuantizationType as T, GGML_QUANT_SIZES, GGUFReader, GGUFWriter
-from gguf.quants import dequantize, quantize
+from gguf import GGUFReader, GGUFWriter
+from gguf.quants import dequantize
 
 import numpy_qwen35
 import ternary
 import tiny_vocab
 from double import float64_everywhere
+from qwen35_file import write_model, write_rotation, write_tensors
 from tiny_input import pick_input
-from tiny_qwen35 import (CONV, SHAPES, dense_tensors, hf_model, layer_tensors, rotated_names,
-                         sign_vectors, stored_tensors)
+from tiny_qwen35 import (SHAPES, dense_tensors, hf_model, layer_tensors, rotated_names, sign_vectors,
+                         stored_tensors)
 
 CANDIDATES = 24   # random inputs tried; the one with the widest greedy gap is kept
 EXACT = 1e-9      # numpy against transformers, relative to the largest logit
-FILE_TYPE = {"F16": 1, "PQ2_0": 128, "PTQ1_0": 129}
 # Types of the matrices of the rotated files; F16 only where it is small.
 ROTATED = {"qwen35_a": ["F16", "PQ2_0", "PTQ1_0", "Q2_0"], "qwen35_b": ["PQ2_0", "PTQ1_0"],
            "qwen35_c": ["PTQ1_0"]}
-GGML_QUANT_SIZES.update(ternary.SIZES)
-
-
-def encoded(name, value, kind):
-    """(type id, rows of bytes); `kind` is that of the matrices, ternary or no longer so."""
-    if isinstance(value, ternary.Ternary):
-        if kind in ternary.TYPES:
-            return ternary.TYPES[kind], ternary.encode(value, kind)
-        value = value.dense()
-    elif "ssm_alpha" in name or "ssm_beta" in name:
-        kind = "BF16"
-    elif value.ndim == 1 or "ssm_conv1d" in name:
-        kind = "F32"
-    data = quantize(np.asarray(value, np.float32), T[kind])
-    return T[kind], np.ascontiguousarray(data).view(np.uint8)
-
-
-def model_keys(m, mtp):
-    (q_heads, kv_heads, dim), (keys, rep, state) = m["heads"], m["linear"]
-    out = {"block_count": len(m["recurrent"]) + mtp, "context_length": m["context"],
-           "embedding_length": m["hidden"], "feed_forward_length": m["ffn"],
-           "attention.head_count": q_heads, "attention.head_count_kv": kv_heads,
-           "attention.key_length": dim, "attention.value_length": dim, "ssm.conv_kernel": CONV,
-           "ssm.state_size": state, "ssm.group_count": keys, "ssm.time_step_rank": keys * rep,
-           "ssm.inner_size": keys * rep * state, "rope.dimension_count": m["rotary"][0]}
-    if m["interval"]:
-        out["full_attention_interval"] = m["interval"]
-    return out | ({"nextn_predict_layers": 1} if mtp else {})
-
-
-def write_rotation(writer, name, m, tensors, grouped):
-    at, signs = "prism.hadamard.", sign_vectors(name, m)
-    writer.add_uint32(f"{at}version", 2 if m["tied"] else 1)
-    writer.add_uint32(f"{at}block_size", m["block"])
-    writer.add_string(f"{at}transform", "normalized-sylvester-walsh-hadamard")
-    writer.add_string(f"{at}axis", "input-last-dimension")
-    writer.add_string(f"{at}sign_mode", "explicit")
-    writer.add_array(f"{at}sign_widths", list(signs))
-    writer.add_array(f"{at}sign_values", np.concatenate(list(signs.values())).tolist())
-    writer.add_array(f"{at}weight_names", rotated_names(tensors))
-    writer.add_array(f"{at}inverse_weight_names", ["token_embd.weight"])
-    writer.add_bool(f"{at}gdn_v_grouped", grouped)
-    if m["tied"]:
-        writer.add_bool(f"{at}tied_output", True)
 
 
 def write_gguf(path, name, m, tensors, kind, rotation=None, mtp=0):
     """`rotation` is None, "grouped" or "tiled"."""
     writer = GGUFWriter(path, "qwen35")
     writer.add_string("general.name", path.stem)
-    if kind in FILE_TYPE:
-        writer.add_uint32("general.file_type", FILE_TYPE[kind])
-    writer.add_uint32("general.quantization_version", 2)
-    for key, value in model_keys(m, mtp).items():
-        writer.add_uint32(f"qwen35.{key}", value)
-    if not m["interval"]:
-        writer.add_array("qwen35.attention.recurrent_layers", m["recurrent"])
-    writer.add_array("qwen35.rope.dimension_sections", m["rotary"][1])
-    writer.add_float32("qwen35.rope.freq_base", m["rotary"][2])
-    writer.add_float32("qwen35.attention.layer_norm_rms_epsilon", m["eps"])
+    write_model(writer, m, kind, mtp)
     if rotation:
-        write_rotation(writer, name, m, tensors, rotation == "grouped")
+        write_rotation(writer, m, rotated_names(tensors), sign_vectors(name, m),
+                       rotation == "grouped")
     tokens, types, merges = tiny_vocab.build(m["vocab"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen35")
@@ -98,13 +46,7 @@ def write_gguf(path, name, m, tensors, kind, rotation=None, mtp=0):
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(False)
-    for tensor, value in tensors.items():
-        type_id, rows = encoded(tensor, value, kind)
-        writer.add_tensor(tensor, rows, raw_dtype=type_id)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_tensors(writer, tensors, kind)
 
 
 class Maker:
