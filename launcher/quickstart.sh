@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 main() {
   local prompt=${*:-Explain in two sentences why the sky is blue.}
-  local model=$models/$model_name tokens=200 new=()
+  local model=$models/$model_name tokens=200 temperature=0 new=()
   install_packages "${build_packages[@]}"
   [[ -f build/compile_commands.json ]] || new=(-DTRINE_TESTS=OFF)
   say "building build/trine"
@@ -18,13 +18,13 @@ main() {
   if fetch_model; then
     prompt=$'<|im_start|>user\n'$prompt$'<|im_end|>\n<|im_start|>assistant\n'
   else
-    model=tests/data/tiny/qwen3_q4_1.gguf tokens=32
-    say "SmolLM2 could not be fetched (no network?); taking the tiny random model $model instead." \
-      "Its text is gibberish. What it shows: two ranks work together and compute what one computes"
+    model=tests/data/demo/demo-PTQ1_0.gguf tokens=80 temperature=0.8 prompt=${*:-Emma was}
+    say "SmolLM2 could not be fetched (no network?); taking the demo model $model instead:" \
+      "ternary, rotated and tiny. It goes on with a text, here \"$prompt\", and knows nothing"
   fi
   allow_root
-  run_trine 2 build/two.logits "$model" "$prompt" "$tokens"
-  run_trine 1 build/one.logits "$model" "$prompt" "$tokens" >build/one.log 2>&1 ||
+  run_trine 2 build/two.logits "$model" "$prompt" "$tokens" "$temperature"
+  run_trine 1 build/one.logits "$model" "$prompt" "$tokens" "$temperature" >build/one.log 2>&1 ||
     fail "on one rank:" "$(<build/one.log)"
   cmp build/two.logits build/one.logits || fail "one rank and two ranks differ"
   printf '\n'
@@ -33,10 +33,10 @@ main() {
   say "done in $((SECONDS / 60)) min $((SECONDS % 60)) s"
 }
 
-# run_trine RANKS LOGITS MODEL PROMPT TOKENS
+# run_trine RANKS LOGITS MODEL PROMPT TOKENS TEMPERATURE
 run_trine() {
   local command=(mpirun -np "$1" --oversubscribe --bind-to none build/trine run -m "$3"
-    --temp 0 -n "$5" --no-escape -p "$4" --save-logits "$2")
+    --temp "$6" --seed 1 -n "$5" --no-escape -p "$4" --save-logits "$2")
   printf '\n$ '
   if is_root; then printf 'OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 '; fi
   printf '%q ' "${command[@]}"

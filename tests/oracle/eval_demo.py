@@ -4,7 +4,7 @@
 
 Prints bits per byte and perplexity of WORK/heldout.u16 (every token, after 256 to 512 tokens of
 context), and perplexity of the file's own text by llama.cpp's definition: windows of 512 tokens,
-the second half of each scored. --samples writes on after a few prompts at temperature 0.8.
+the second half of each scored; of its first WINDOWS too, which cli_demo_test.py runs. --samples writes on after a few prompts at temperature 0.8.
 """
 import argparse
 import pathlib
@@ -21,7 +21,7 @@ from double import float64_everywhere
 from export_demo import normal_basis
 from tiny_qwen35 import hf_model
 
-WINDOW, BATCH = 512, 8
+WINDOW, BATCH, WINDOWS = 512, 8, 12
 PROMPTS = ["Emma was", "It was a dark evening, and", "In the beginning", "And he said unto them,",
            "bicycle (noun):", "The server", "A function is", "She looked at the letter and"]
 
@@ -94,7 +94,8 @@ def main():
     print(f"held-out: {total / size:.4f} bits per byte, perplexity {2 ** (total / len(ids)):.3f}")
     plain = np.array(tokenizer.encode("\n\n".join(texts) + "\n").ids)
     print(f"demo-heldout.txt: perplexity {perplexity(model, plain):.4f} by llama.cpp's definition, "
-          f"{len(plain)} tokens")
+          f"{len(plain)} tokens; first {WINDOWS} windows "
+          f"{perplexity(model, plain[:WINDOWS * WINDOW]):.4f}")
     for prompt in PROMPTS if options.samples else []:
         print(f"--- {sample(model, tokenizer, prompt)}")
 
