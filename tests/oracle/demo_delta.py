@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 import torch
-from torch import Tensor
+from torch import Tensor, library as ops
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def call(function, v, tensors):
     function(sizes, *(ctypes.c_void_p(t.data_ptr()) for t in tensors))
 
 
-@torch.library.custom_op("demo::delta_rule", mutates_args=())
+@ops.custom_op("demo::delta_rule", mutates_args=())
 def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
     """q k [B, T, K, 32], v [B, T, K, R, 32], decay beta [B, T, K, R], float: returns o like v."""
     inputs = [x.contiguous() for x in (q, k, v, decay, beta)]
@@ -35,7 +35,7 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> 
     return out
 
 
-@torch.library.custom_op("demo::delta_gradient", mutates_args=())
+@ops.custom_op("demo::delta_gradient", mutates_args=())
 def delta_gradient(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor,
                    d_out: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     inputs = [x.contiguous() for x in (q, k, v, decay, beta)]
