@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "src/core/file.h"
+#include "src/core/text_file.h"
 
 namespace trine {
 namespace {
@@ -14,23 +14,12 @@ constexpr const char* kChatTemplate = "chat_template.jinja";
 // Far above the largest vocabulary's; parsing takes about 20 times as much memory.
 constexpr int64_t kMaxBytes = int64_t{128} << 20;
 
-Result<std::string> ReadText(const std::string& path) {
-  TRINE_ASSIGN(const File file, File::Open(path));
-  if (file.size() > kMaxBytes) {
-    return BadInput(path + " is " + std::to_string(file.size()) + " bytes long; at most " +
-                    std::to_string(kMaxBytes) + " are supported");
-  }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  TRINE_RETURN_IF_ERROR(file.Read(0, file.size(), reinterpret_cast<std::byte*>(text.data())));
-  return text;
-}
-
 // "" where there is no such file.
 Result<std::string> ReadBeside(const std::string& tokenizer_path, const char* name) {
   const auto path = std::filesystem::path(tokenizer_path).parent_path() / name;
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::string();
-  TRINE_ASSIGN(std::string text, ReadText(path));
+  TRINE_ASSIGN(std::string text, ReadTextFile(path.string(), kMaxBytes));
   if (text.empty()) return BadInput(path.string() + " is empty; remove it or complete it");
   return text;
 }
@@ -46,7 +35,7 @@ Status Parse(const std::string& text, const char* name, nlohmann::json* object) 
 
 Result<HfTokenizerFiles> ReadTokenizerFiles(const std::string& tokenizer_path) {
   HfTokenizerFiles files;
-  TRINE_ASSIGN(files.tokenizer, ReadText(tokenizer_path));
+  TRINE_ASSIGN(files.tokenizer, ReadTextFile(tokenizer_path, kMaxBytes));
   TRINE_ASSIGN(files.tokenizer_config, ReadBeside(tokenizer_path, kConfig));
   TRINE_ASSIGN(files.generation_config, ReadBeside(tokenizer_path, kGeneration));
   TRINE_ASSIGN(files.chat_template, ReadBeside(tokenizer_path, kChatTemplate));

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "src/core/file.h"
 #include "src/core/json_fields.h"
 #include "src/core/quote.h"
+#include "src/core/text_file.h"
 #include "src/weights/hf_names.h"
 #include "src/weights/llama3_rope.h"
 
@@ -438,13 +438,7 @@ class Writer {
 }  // namespace
 
 Result<HfConfig> ReadHfConfig(const std::string& path) {
-  TRINE_ASSIGN(const File file, File::Open(path));
-  if (file.size() > kMaxBytes) {
-    return BadInput(path + " has " + std::to_string(file.size()) + " bytes; at most " +
-                    std::to_string(kMaxBytes) + " are read");
-  }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  TRINE_RETURN_IF_ERROR(file.Read(0, file.size(), reinterpret_cast<std::byte*>(text.data())));
+  TRINE_ASSIGN(const std::string text, ReadTextFile(path, kMaxBytes));
   TRINE_ASSIGN(const json root, ParseJson(text, path));
   HfConfig config;
   const Status read = ReadRoot(JsonField(root, ""), config);
