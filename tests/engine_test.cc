@@ -307,15 +307,7 @@ TEST(Job, SampledTexts_DependOnTheirSeedAlone) {
 
 // A row of the embedding that is not a number ends the request that uses it, and no other.
 TEST(Job, ValueOutOfRange_EndsItsRequestOnly) {
-  std::string bytes = ReadFile(DataPath("tiny/llama_f32.gguf"));
-  {
-    const auto store = OpenWeights(DataPath("tiny/llama_f32.gguf"));
-    ASSERT_TRUE(store.ok());
-    const TensorInfo& table = *(*store)->Find("token_embd.weight");
-    const float value = NAN;
-    const int64_t row = table.offset + 50 * RowBytes(table.type, table.cols());
-    std::memcpy(&bytes[static_cast<size_t>(row)], &value, sizeof value);
-  }
+  const std::string bytes = WithoutRow50(DataPath("tiny/llama_f32.gguf"));
   const std::string path = testing::TempDir() + "/trine_engine_test.gguf";
   std::ofstream(path, std::ios::binary) << bytes;
   SessionOptions options = TinyOptions("llama_f32");

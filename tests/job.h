@@ -2,6 +2,8 @@
 // tests; the same code as under mpirun, from reading the file to gathering the logits.
 #pragma once
 
+#include <cmath>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
@@ -9,6 +11,7 @@
 
 #include "comm/communicator.h"
 #include "src/engine/session.h"
+#include "tests/fixtures.h"
 
 namespace trine {
 
@@ -33,6 +36,18 @@ inline Status RunJob(int ranks, const SessionOptions& options,
     if (status.message() != statuses[0].message()) return BadInput("the ranks disagree");
   }
   return statuses[0];
+}
+
+// The bytes of a GGUF file, row 50 of whose embedding begins with a value that is not a number.
+inline std::string WithoutRow50(const std::string& path) {
+  std::string bytes = ReadFile(path);
+  const auto store = OpenWeights(path);
+  TRINE_CHECK(store.ok(), store.status().message().c_str());
+  const TensorInfo& table = *(*store)->Find("token_embd.weight");
+  const float value = NAN;
+  const int64_t row = table.offset + 50 * RowBytes(table.type, table.cols());
+  std::memcpy(&bytes[static_cast<size_t>(row)], &value, sizeof value);
+  return bytes;
 }
 
 using Tokens = std::vector<int32_t>;
