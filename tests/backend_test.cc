@@ -50,27 +50,32 @@ TEST(Linear, EveryType_WithinBoundOfDoubleSum) {
   }
 }
 
+// A step's tokens at once, and in parts of 1 to 9: tiles of every size, straight from the panels and
+// from unpacked ones.
 TEST(Linear, UnitsTokensThreads_SameBits) {
-  const int64_t rows = 37, cols = 768;
+  const int64_t rows = 85, cols = 768, tokens = 45;  // a group of four panels and a part of one
   for (const DType type : kAllTypes) {
-    for (const int64_t granule : {int64_t{0}, int64_t{256}, int64_t{64}, int64_t{16}}) {
+    for (const int64_t granule : {0, 256, 128, 64, 16}) {
       const Stored stored(type, rows, cols, 4);
-      Matrix<float> x = RandomMatrix(11, cols, 5, 100);
+      Matrix<float> x = RandomMatrix(tokens, cols, 5, 100);
       std::vector<float> reference;
       std::vector<int64_t> reference_words;
       for (const char* unit : Units()) {
         for (const int threads : {1, 3}) {
           auto backend = MakeBackend(unit, threads);
           const auto weight = stored.Load(*backend, granule);
-          Matrix<float> y(11, rows);
-          Matrix<int64_t> words(11, rows + kPartialExtraWords);
-          // 11 rows as 1 + 2 + 3 + 5: tiles of every size.
-          for (int64_t first = 0; const int64_t n : {1, 2, 3, 5}) {
+          Matrix<float> y(tokens, rows);
+          Matrix<int64_t> words(tokens, rows + kPartialExtraWords);
+          const auto multiply = [&](int64_t first, int64_t n) {
             const F32View part = x.view().Rows(first, n);
             const LinearTask task[] = {{weight.get(), nullptr, y.view().Rows(first, n)}};
             if (granule == 0) backend->Linear(part, task);
             if (granule != 0) backend->LinearPartial(part, *weight, words.view().Rows(first, n));
-            first += n;
+          };
+          if (threads == 1) {
+            multiply(0, tokens);
+          } else {
+            for (int64_t first = 0, n = 1; first < tokens; first += n++) multiply(first, n);
           }
           if (reference.empty()) {
             reference = y.values;

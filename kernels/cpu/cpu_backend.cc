@@ -68,10 +68,22 @@ void WriteToken(const float* k, const float* v, int64_t slot, const KvLayout& la
   }
 }
 
+bool HasVbmi() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512vbmi");
+#else
+  return false;
+#endif
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const CpuKernels& kernels, const CpuOptions& options)
-      : kernels_(kernels), compute_(options.compute), dry_(options.dry), pool_(options.threads) {}
+      : kernels_(kernels),
+        base_three_(kernels.base_three && HasVbmi()),
+        compute_(options.compute),
+        dry_(options.dry),
+        pool_(options.threads) {}
 
   std::string Describe() const override {
     return std::string("cpu, ") + kernels_.name + ", " + std::to_string(pool_.threads()) +
@@ -101,7 +113,7 @@ class CpuBackend final : public Backend {
   bool dry() const override { return dry_; }
 
   LoadedWeight LoadWeight(const WeightDesc& desc, const RowReader& reader) override {
-    return RepackWeight(desc, compute_, reader, pool_, *this);
+    return RepackWeight(desc, compute_, base_three_, reader, pool_, *this);
   }
 
   void Upload(const void* host, int64_t bytes, void* to) override {
@@ -340,7 +352,7 @@ class CpuBackend final : public Backend {
     const Activations shared = Prepare(x, weight.panels());
     const int64_t panels = weight.panel_count();
     const int64_t parts = std::min<int64_t>(threads(), panels);
-    const int64_t lanes = weight.panels().group == 0 ? KeptFloats(x.rows) / 16 : 0;
+    const int64_t lanes = KeptFloats(x.rows) / 16;
     if (std::ssize(kept_) < parts * lanes) kept_.resize(static_cast<size_t>(parts * lanes));
     pool_.ForRange(parts, 1, [&](int64_t first, int64_t last) {
       for (int64_t part = first; part < last; ++part) {
@@ -353,12 +365,13 @@ class CpuBackend final : public Backend {
 
   // Weights of one Linear mostly want the same form of x, so the last one made for it is kept.
   Activations Prepare(F32View x, const Panels& w) {
-    const Form wanted{w.group, w.unit, w.group == 0 ? 0 : w.kind == PanelKind::kTwoBit ? 1 : 2};
+    const bool eight_bits = w.kind == PanelKind::kTwoBit || w.kind == PanelKind::kBaseThree;
+    const Form wanted{w.group, w.unit, w.group == 0 ? 0 : eight_bits ? 1 : 2};
     const bool made = std::exchange(prepared_, wanted) == wanted;
     if (w.group == 0) return {x, {}, Tiles(x, made)};
     if (!made) {
       Reserve(wanted.planes, x.rows * x.cols, x.rows * (x.cols / w.unit));
-      pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
+      pool_.ForRange(TokenTiles{x.rows}.count(), 1, [&](int64_t begin, int64_t end) {
         kernels_.quantise(x, w.group, w.unit, begin, end, rows_);
       });
     }
@@ -370,7 +383,7 @@ class CpuBackend final : public Backend {
     if (made) return tiles_.data();
     const int64_t floats = x.rows * x.cols;
     if (std::ssize(tiles_) < floats) tiles_.resize(static_cast<size_t>(floats));
-    pool_.ForRange((x.rows + kTileTokens - 1) / kTileTokens, 1, [&](int64_t begin, int64_t end) {
+    pool_.ForRange(TokenTiles{x.rows}.count(), 1, [&](int64_t begin, int64_t end) {
       kernels_.pack_tiles(x, begin, end, tiles_.data());
     });
     return tiles_.data();
@@ -399,6 +412,7 @@ class CpuBackend final : public Backend {
   };
 
   const CpuKernels& kernels_;
+  const bool base_three_;
   const Compute compute_;
   const bool dry_;
   int64_t allocated_ = 0;

@@ -2,6 +2,7 @@
 // kernel works on a range of an operation, the backend splits operations over threads.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/backend.h"
@@ -10,10 +11,13 @@ namespace trine::cpu {
 
 // How a weight is laid out: panels of 16 rows, each 32-bit or wider lane one row, k ascending.
 // Float kinds: [K][16] elements. Coded kinds, per unit of `unit` columns: the codes less `lowest`
-// ([unit / 4][16 rows][4], nibbles: the upper half of a byte holds the next four columns), then f32
-// scales [16], then f32 minima [16] if has_min. Two-bit kind, per unit: words [unit / 16][16 rows]
-// of 16 codes, column c in bits 2 c, then f16 scales [16].
-enum class PanelKind { kF32, kF16, kBF16, kNibble, kByte, kTwoBit };
+// as [unit / 4][16 rows][4] bytes, several such fields to a byte where codes are small, then the
+// scales. Nibble kind: two fields, columns 8 i to 8 i + 3 and the next four. Both it and the byte
+// kind: f32 scales [16], then f32 minima [16] if has_min. Two-bit kind: four fields, 16 columns;
+// f16 scales [16]. Base-three kind, units of 128: six times 20 columns, byte = r + 81 t, the
+// digits of r four fields, t the fifth; 16 rows of 16 bits, nibble i of a row columns 120 + i and
+// 124 + i; f16 scales.
+enum class PanelKind { kF32, kF16, kBF16, kNibble, kByte, kTwoBit, kBaseThree };
 
 struct Panels {
   PanelKind kind = PanelKind::kF32;
@@ -22,45 +26,67 @@ struct Panels {
   int64_t rows = 0;     // N; the last panel is padded with zeros
   int64_t cols = 0;     // K
   int64_t granule = 0;  // as in WeightDesc
-  int64_t unit = 1;     // columns that share a scale; divides `group`; float kinds: 1
+  int64_t unit = 1;     // columns that share a scale; divides `group`; float kinds: 1. Both are
+                        // powers of two
   int64_t group = 0;    // columns of x that share an activation scale; divides cols and granule.
-                        // 0: float kinds. Two-bit kind: one unit, or two (see TwoBitColumns)
+                        // 0: float kinds. Two-bit kind: one unit, or two (see AddPair)
   int code_bias = 0;    // what was added to the codes to make them unsigned
   bool has_min = false;
   int64_t scales_at = 0;   // bytes from the start of a unit
   int64_t unit_bytes = 0;  // of 16 rows, scales included
+
+  // In so many columns. Without a division, which would be felt between short granules.
+  int64_t Units(int64_t columns) const { return columns >> std::countr_zero(as_unsigned(unit)); }
+  int64_t Groups(int64_t columns) const { return columns >> std::countr_zero(as_unsigned(group)); }
+
+ private:
+  static constexpr uint64_t as_unsigned(int64_t n) { return static_cast<uint64_t>(n); }
 };
 
-// x as a weight wants it. Float kinds read x in tiles of tokens, see float_matmul.h; coded kinds
-// read 16-bit integers a, kept as two planes of bytes (a = 256 high + low) so that they meet the
-// codes in byte dot products, with a scale per group. The two-bit kind reads 8-bit integers, `low`
-// alone, where the 16 columns of a word lie as its fields come up: 0 4 8 12, 1 5 9 13, ...
+// x as a weight wants it, in tiles of tokens (TokenTiles). A tile that begins with token t0 lies at t0
+// times the numbers a token has. Float kinds: f32 [K][tokens]. Coded kinds:
+// integers, four columns of a token at a time, [K / 4][tokens][4], with a scale per group,
+// [K / group][tokens]. They have 16 bits, kept as two planes of bytes (a = 256 high + low) so that
+// they meet the codes in byte dot products; for the two-bit kinds 8 bits, `low` alone.
 struct QuantisedRows {
-  int8_t* high = nullptr;   // [T, K]; nullptr for 8 bits
-  int8_t* low = nullptr;    // [T, K]
-  float* scales = nullptr;  // [T, K / group]
-  int32_t* sums = nullptr;  // [T, K / unit]: sums of a
+  int8_t* high = nullptr;   // nullptr for 8 bits
+  int8_t* low = nullptr;
+  float* scales = nullptr;
+  int32_t* sums = nullptr;  // [K / unit][tokens]: sums of a
 };
 struct Activations {
   F32View x;
   QuantisedRows q;
-  const float* tiles = nullptr;  // x as pack_tiles leaves it; one token: its row
+  const float* tiles = nullptr;  // of float kinds; one token: its row
   float* kept = nullptr;         // scratch of one thread: KeptFloats(tokens), aligned to 64 bytes
 };
 
-// Float kinds: tokens of a tile, panels that meet it, tokens whose sums pass through `kept`
-// together.
+// Most tokens of a tile, panels that meet it, most tiles whose sums pass through `kept` together.
 inline constexpr int kTileTokens = 6;
 inline constexpr int kGroupPanels = 4;
-inline constexpr int64_t kBlockTokens = 86 * kTileTokens;
+inline constexpr int64_t kMostBlockTiles = 86;
 inline constexpr int64_t KeptFloats(int64_t tokens) {
-  if (tokens <= kTileTokens) return 0;
-  return kGroupPanels * 16 * (tokens < kBlockTokens ? tokens : kBlockTokens);
+  const int64_t most = kMostBlockTiles * kTileTokens;
+  return tokens <= kTileTokens ? 0 : kGroupPanels * 16 * (tokens < most ? tokens : most);
 }
+
+// How the tokens of a step are tiled: all tiles are full but the last two, which share evenly.
+struct TokenTiles {
+  int64_t tokens;
+
+  int64_t count() const { return (tokens + kTileTokens - 1) / kTileTokens; }
+  int64_t begin(int64_t i) const {
+    const int64_t last = count() - 1;
+    if (i > last) return tokens;
+    if (i < last || i == 0) return i * kTileTokens;
+    return tokens - (tokens - (last - 1) * kTileTokens) / 2;
+  }
+};
 
 // The largest integers of either kind; that of 16 bits has the high byte 127 when rounded.
 inline constexpr float kQuantisedMax16 = 127 * 256 + 127;
 inline constexpr float kQuantisedMax8 = 127;
+inline constexpr int64_t kMostGroup = 128;  // columns
 
 struct AttentionTask {
   F32View q;
@@ -80,6 +106,7 @@ struct DeltaTask {
 
 struct CpuKernels {
   const char* name;
+  bool base_three;  // multiplies panels of the base-three kind, if the processor has VBMI
 
   // Panels [begin, end) times every row of x.
   void (*linear)(const Panels& w, const Activations& a, int64_t begin, int64_t end,
@@ -89,7 +116,7 @@ struct CpuKernels {
   // Tiles [begin, end) of tokens: out + t0 * K holds tile t0's x as [K][its tokens].
   void (*pack_tiles)(F32View x, int64_t begin, int64_t end, float* out);
 
-  // Rows [begin, end) of x to integers up to that maximum, scale = max|x| / maximum per group,
+  // Tiles [begin, end) of x to integers up to that maximum, scale = max|x| / maximum per group,
   // rounded to nearest even. A value that is not finite makes its group's scale NaN.
   void (*quantise)(F32View x, int64_t group, int64_t unit, int64_t begin, int64_t end,
                    const QuantisedRows& out);

@@ -1,153 +1,12 @@
-// Matrix products over panels of 16 rows: the coded kinds, and the entries for all. One routine
-// serves one token and many: tiles of tokens share the unpacked weights, and every token's sums are
-// built in the same order. Part of a unit, see simd.h; float kinds: float_matmul.h.
-
-static inline int32_t FourBytes(const int8_t* q) {
-  int32_t word;
-  __builtin_memcpy(&word, q, 4);
-  return word;
-}
-
-// Where the activations of one unit lie, for TT tokens.
-template <int TT>
-struct UnitRows {
-  const int8_t* high[TT];
-  const int8_t* low[TT];
-  int32_t sum[TT];
-  float scale[TT];
-
-  UnitRows(const Panels& w, const QuantisedRows& q, int64_t t0, int64_t k) {
-    for (int t = 0; t < TT; ++t) {
-      high[t] = q.high + (t0 + t) * w.cols + k;
-      low[t] = q.low + (t0 + t) * w.cols + k;
-      sum[t] = q.sums[(t0 + t) * (w.cols / w.unit) + k / w.unit];
-      scale[t] = q.scales[(t0 + t) * (w.cols / w.group) + k / w.group];
-    }
-  }
-};
-
-// dot[t][row] = sum of code * a over one unit: exact, below 2^31 for units of 32 columns.
-template <int TT, bool kNibbles>
-static inline void UnitDots(const Panels& w, const uint8_t* codes, const UnitRows<TT>& a,
-                            I32x16* dot) {
-  I32x16 high[TT];
-  for (int t = 0; t < TT; ++t) {
-    high[t] = Set1(int32_t{0});
-    dot[t] = DotStart(a.sum[t], w.code_bias);
-  }
-  if constexpr (kNibbles) {
-    for (int64_t k = 0; k < w.unit; k += 8, codes += 64) {
-      Codes first, second;
-      LoadNibbles(codes, &first, &second);
-      for (int t = 0; t < TT; ++t) {
-        high[t] = DotSmall(high[t], first, FourBytes(a.high[t] + k));
-        dot[t] = DotSmall(dot[t], first, FourBytes(a.low[t] + k));
-        high[t] = DotSmall(high[t], second, FourBytes(a.high[t] + k + 4));
-        dot[t] = DotSmall(dot[t], second, FourBytes(a.low[t] + k + 4));
-      }
-    }
-  } else {
-    for (int64_t k = 0; k < w.unit; k += 4, codes += 64) {
-      const Codes bytes = LoadCodes(codes);
-      for (int t = 0; t < TT; ++t) {
-        high[t] = DotByte(high[t], bytes, FourBytes(a.high[t] + k));
-        dot[t] = DotByte(dot[t], bytes, FourBytes(a.low[t] + k));
-      }
-    }
-  }
-  for (int t = 0; t < TT; ++t) dot[t] = AddShifted(dot[t], high[t]);
-}
-
-// acc[t] += sum over the units of [begin, end) of scale * x scale * dot (+ min * x scale * sum).
-template <int TT, bool kNibbles>
-static inline void CodedColumns(const Panels& w, const uint8_t* panel, const Activations& x,
-                                int64_t t0, int64_t begin, int64_t end, F32x16* acc) {
-  for (int64_t k = begin; k < end; k += w.unit) {
-    const uint8_t* codes = panel + k / w.unit * w.unit_bytes;
-    const UnitRows<TT> a(w, x.q, t0, k);
-    I32x16 dot[TT];
-    UnitDots<TT, kNibbles>(w, codes, a, dot);
-    const float* scales = reinterpret_cast<const float*>(codes + w.scales_at);
-    const F32x16 scale = Load(scales);
-    for (int t = 0; t < TT; ++t) {
-      acc[t] = Fma(ToFloat(dot[t]), Mul(scale, Set1(a.scale[t])), acc[t]);
-    }
-    if (w.has_min) {
-      const F32x16 min = Load(scales + 16);
-      for (int t = 0; t < TT; ++t) {
-        acc[t] = Fma(min, Set1(a.scale[t] * static_cast<float>(a.sum[t])), acc[t]);
-      }
-    }
-  }
-}
-
-// Two-bit codes against the one plane of 8-bit activations.
-template <int TT>
-static inline void TwoBitDots(const Panels& w, const uint8_t* words, const QuantisedRows& q,
-                              int64_t t0, int64_t k, I32x16* dot) {
-  const int8_t* a[TT];
-  for (int t = 0; t < TT; ++t) {
-    a[t] = q.low + (t0 + t) * w.cols + k;
-    dot[t] = DotStart(q.sums[(t0 + t) * (w.cols / w.unit) + k / w.unit], w.code_bias);
-  }
-  for (int64_t j = 0; j < w.unit; j += 16, words += 64) {
-    Codes fields[4];
-    LoadTwoBits(words, fields);
-    for (int t = 0; t < TT; ++t) {
-      for (int f = 0; f < 4; ++f) {
-        dot[t] = DotSmall(dot[t], fields[f], FourBytes(a[t] + j + 4 * f));
-      }
-    }
-  }
-}
-
-// acc[t] += sum over the groups of [begin, end) of scale * x scale * dot. A group of two units
-// whose scales are equal is summed as one unit of twice the width would be, row by row.
-template <int TT>
-static inline void TwoBitColumns(const Panels& w, const uint8_t* panel, const Activations& x,
-                                 int64_t t0, int64_t begin, int64_t end, F32x16* acc) {
-  for (int64_t k = begin; k < end; k += w.group) {
-    const uint8_t* words = panel + k / w.unit * w.unit_bytes;
-    float x_scale[TT];
-    for (int t = 0; t < TT; ++t) {
-      x_scale[t] = x.q.scales[(t0 + t) * (w.cols / w.group) + k / w.group];
-    }
-    I32x16 dot[TT];
-    TwoBitDots<TT>(w, words, x.q, t0, k, dot);
-    const F32x16 scale = LoadF16(reinterpret_cast<const uint16_t*>(words + w.scales_at));
-    if (w.group == w.unit) {
-      for (int t = 0; t < TT; ++t) {
-        acc[t] = Fma(ToFloat(dot[t]), Mul(scale, Set1(x_scale[t])), acc[t]);
-      }
-      continue;
-    }
-    words += w.unit_bytes;
-    I32x16 second[TT];
-    TwoBitDots<TT>(w, words, x.q, t0, k + w.unit, second);
-    const F32x16 scale2 = LoadF16(reinterpret_cast<const uint16_t*>(words + w.scales_at));
-    for (int t = 0; t < TT; ++t) {
-      const F32x16 by = Mul(scale, Set1(x_scale[t])), by2 = Mul(scale2, Set1(x_scale[t]));
-      const F32x16 joint = Fma(ToFloat(Add(dot[t], second[t])), by, acc[t]);
-      const F32x16 apart = Fma(ToFloat(second[t]), by2, Fma(ToFloat(dot[t]), by, acc[t]));
-      acc[t] = IfEqual(scale, scale2, joint, apart);
-    }
-  }
-}
-
-template <int TT>
-static inline void Columns(const Panels& w, const uint8_t* panel, const Activations& a, int64_t t0,
-                           int64_t begin, int64_t end, F32x16* acc) {
-  switch (w.kind) {
-    case PanelKind::kNibble:
-      return CodedColumns<TT, true>(w, panel, a, t0, begin, end, acc);
-    case PanelKind::kByte:
-      return CodedColumns<TT, false>(w, panel, a, t0, begin, end, acc);
-    case PanelKind::kTwoBit:
-      return TwoBitColumns<TT>(w, panel, a, t0, begin, end, acc);
-    default:  // float kinds
-      return;
-  }
-}
+// Matrix products over panels of 16 rows: the walk over panels, columns and tokens that all kinds
+// share, and the entries. One routine serves one token and many, and every sum is built in the same
+// order; it may rest in memory between two blocks of columns, which keeps its bits. What a tile of
+// tokens does with a block is a Product's: float_matmul.h, coded_matmul.h. Part of a unit, see
+// simd.h.
+//
+// Few tokens read the panels once, as they are, as fast as memory gives them. More tokens share a
+// slab: the unpacked values of a few columns of a group of panels, which stay in the first-level
+// cache while every tile of tokens passes (Goto, van de Geijn 2008).
 
 static inline void StoreLinear(const Panels& w, int64_t panel, F32x16 sums, const float* bias,
                                float* y) {
@@ -176,54 +35,107 @@ static inline void AddGranule(const Panels& w, int64_t panel, F32x16 sums, bool 
   if (faults != 0) __atomic_fetch_add(words + w.rows, faults, __ATOMIC_RELAXED);
 }
 
+// Panels [panel, end) from column k on; of the granule [start, stop), n columns.
+static inline Block BlockAt(const Panels& w, int64_t panel, int64_t end, int64_t start, int64_t k,
+                            int64_t n, int64_t stop) {
+  Block block;
+  block.panel = panel;
+  block.panels = end - panel;
+  block.k = k;
+  block.n = n;
+  block.begins = k == start;
+  block.ends = k + n == stop;
+  block.first = start == 0;
+  const uint8_t* at = w.data + panel * w.panel_bytes + w.Units(k) * w.unit_bytes;
+  for (int64_t p = 0; p < kGroupPanels; ++p) {
+    block.nth[p] = p < block.panels ? p : block.panels - 1;
+    block.w[p] = at + block.nth[p] * w.panel_bytes;
+  }
+  return block;
+}
+
+// A group of panels times tiles [begin, end) of tokens, by slabs; emit(panel, token, sums, first) for
+// every granule.
+template <typename Product, typename Emit>
+static void MultiplySlabs(const Panels& w, const Activations& a, int64_t panel, int64_t panel_end,
+                          int64_t begin, int64_t end, int64_t granule,
+                          typename Product::Slab& slab, const Emit& emit) {
+  const TokenTiles tiles{a.x.rows};
+  for (int64_t start = 0, stop = 0; start < w.cols; start = stop) {
+    stop = start + granule < w.cols ? start + granule : w.cols;
+    for (int64_t k = start, n = 0; k < stop; k += n) {
+      n = stop - k < Product::kSlabCols ? stop - k : Product::kSlabCols;
+      const Block block = BlockAt(w, panel, panel_end, start, k, n, stop);
+      Product::Unpack(w, block, slab);
+      ForTokenTiles(tiles, begin, end, [&]<int TT>(int64_t t, int64_t after) {
+        float* kept = a.kept + (t - tiles.begin(begin)) * kGroupPanels * 16;
+        Product::template SlabTile<TT>(w, block, slab, a, t, after, kept, emit);
+      });
+    }
+  }
+}
+
+// Panels [begin, end) times all tokens.
+template <typename Product, typename Emit>
+static void MultiplyPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
+                           int64_t granule, const Emit& emit) {
+  const TokenTiles tiles{a.x.rows};
+  const int64_t count = tiles.count(), most = Product::kBlockTiles;
+  if (a.x.rows <= Product::kDirectTokens || w.cols == 0) {  // of no columns every sum is 0
+    const int64_t step = Product::DirectPanels(a.x.rows);
+    for (int64_t p = begin; p < end; p += step) {
+      const Block block = BlockAt(w, p, p + step < end ? p + step : end, 0, 0, w.cols, w.cols);
+      ForTokenTiles(tiles, 0, count, [&]<int TT>(int64_t t, int64_t) {
+        Product::template DirectTile<TT>(w, block, a, t, granule, emit);
+      });
+    }
+    return;
+  }
+  typename Product::Slab slab;
+  for (int64_t p = begin; p < end; p += kGroupPanels) {
+    for (int64_t i = 0; i < count; i += most) {
+      MultiplySlabs<Product>(w, a, p, p + kGroupPanels < end ? p + kGroupPanels : end, i,
+                             i + most < count ? i + most : count, granule, slab, emit);
+    }
+  }
+}
+
+template <typename Emit>
+static void MultiplyPanelsOfKind(const Panels& w, const Activations& a, int64_t begin, int64_t end,
+                                 int64_t granule, const Emit& emit) {
+  switch (w.kind) {
+    case PanelKind::kF32:
+      return MultiplyPanels<FloatProduct<float>>(w, a, begin, end, granule, emit);
+    case PanelKind::kF16:
+      return MultiplyPanels<FloatProduct<F16>>(w, a, begin, end, granule, emit);
+    case PanelKind::kBF16:
+      return MultiplyPanels<FloatProduct<BF16>>(w, a, begin, end, granule, emit);
+    case PanelKind::kNibble:
+      return MultiplyPanels<CodedProduct<NibbleWords>>(w, a, begin, end, granule, emit);
+    case PanelKind::kByte:
+      return MultiplyPanels<CodedProduct<ByteWords>>(w, a, begin, end, granule, emit);
+    case PanelKind::kTwoBit:
+      return MultiplyPanels<CodedProduct<TwoBitWords>>(w, a, begin, end, granule, emit);
+    case PanelKind::kBaseThree:
+#ifdef TRINE_SIMD_AVX512
+      return MultiplyPanels<CodedProduct<BaseThreeWords>>(w, a, begin, end, granule, emit);
+#else
+      return;  // not planned here: kBaseThree is false
+#endif
+  }
+}
+
 static void LinearPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
                          const float* bias, F32View y) {
-  if (w.group == 0) {
-    return FloatPanelsOfKind(w, a, begin, end, w.cols,
-                             [&](int64_t panel, int64_t t, F32x16 sums, bool) {
-                               StoreLinear(w, panel, sums, bias, y.row(t));
-                             });
-  }
-  for (int64_t p = begin; p < end; ++p) {
-    const uint8_t* panel = w.data + p * w.panel_bytes;
-    const int64_t row = 16 * p;
-    const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
-    const F32x16 shift = bias == nullptr ? Zero() : LoadPart(bias + row, rows);
-    ForTokenTiles<4>(0, y.rows, [&]<int TT>(int64_t t0) {
-      F32x16 acc[TT];
-      for (int t = 0; t < TT; ++t) acc[t] = Zero();
-      Columns<TT>(w, panel, a, t0, 0, w.cols, acc);
-      for (int t = 0; t < TT; ++t) StorePart(y.row(t0 + t) + row, Add(acc[t], shift), rows);
-    });
-  }
+  MultiplyPanelsOfKind(w, a, begin, end, w.cols, [&](int64_t panel, int64_t t, F32x16 sums, bool) {
+    StoreLinear(w, panel, sums, bias, y.row(t));
+  });
 }
 
 static void LinearPartialPanels(const Panels& w, const Activations& a, int64_t begin, int64_t end,
                                 I64View out) {
-  if (w.group == 0) {
-    return FloatPanelsOfKind(w, a, begin, end, w.granule,
-                             [&](int64_t panel, int64_t t, F32x16 sums, bool first) {
-                               AddGranule(w, panel, sums, first, out.row(t));
-                             });
-  }
-  for (int64_t p = begin; p < end; ++p) {
-    const uint8_t* panel = w.data + p * w.panel_bytes;
-    const int64_t row = 16 * p;
-    const int64_t rows = w.rows - row < 16 ? w.rows - row : 16;
-    ForTokenTiles<4>(0, out.rows, [&]<int TT>(int64_t t0) {
-      alignas(64) int64_t sums[TT][16] = {};
-      int64_t faults[TT] = {};
-      for (int64_t k = 0; k < w.cols; k += w.granule) {
-        F32x16 acc[TT];
-        for (int t = 0; t < TT; ++t) acc[t] = Zero();
-        Columns<TT>(w, panel, a, t0, k, k + w.granule < w.cols ? k + w.granule : w.cols, acc);
-        for (int t = 0; t < TT; ++t) faults[t] += AccumulatePartial(sums[t], acc[t]);
-      }
-      for (int t = 0; t < TT; ++t) {
-        int64_t* to = out.row(t0 + t);
-        __builtin_memcpy(to + row, sums[t], static_cast<size_t>(rows) * sizeof(int64_t));
-        if (faults[t] != 0) __atomic_fetch_add(to + w.rows, faults[t], __ATOMIC_RELAXED);
-      }
-    });
-  }
+  MultiplyPanelsOfKind(
+      w, a, begin, end, w.granule, [&](int64_t panel, int64_t t, F32x16 sums, bool first) {
+        AddGranule(w, panel, sums, first, out.row(t));
+      });
 }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/panels.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -18,6 +19,7 @@ namespace {
 constexpr int64_t kPanelRows = 16;
 constexpr int64_t kActivationGroup = 32;
 constexpr int64_t kTwoBitActivationGroup = 128;
+constexpr int64_t kBaseThreeColumns = 128, kBaseThreeBytes = 6 * 64 + 32;
 constexpr int64_t kReadBytes = int64_t{512} << 10;  // of stored rows, per read: half an L2 cache
 
 int64_t RoundUp(int64_t n, int64_t to) {
@@ -66,10 +68,55 @@ void PackUnit(const Panels& w, const formats::CodedUnit& unit, int first, int64_
   if (w.has_min) scales[kPanelRows + r] = unit.min;
 }
 
+// Sixteen columns of two bits, in order, to four fields: columns 4 f to 4 f + 3 are the f-th codes
+// of the four bytes. The transpose of 4 x 4 codes.
+uint32_t ToFields(uint32_t columns) {
+  uint32_t swap = (columns ^ columns >> 6) & 0x00CC00CCu;
+  columns ^= swap ^ swap << 6;
+  swap = (columns ^ columns >> 12) & 0x0000F0F0u;
+  return columns ^ swap ^ swap << 12;
+}
+
+// r = a + 3 b + 9 c + 27 d of a byte's four codes.
+constexpr std::array<uint8_t, 256> kBaseThree = [] {
+  std::array<uint8_t, 256> r{};
+  for (uint32_t i = 0; i < r.size(); ++i) {
+    r[i] = static_cast<uint8_t>((i & 3) + 3 * (i >> 2 & 3) + 9 * (i >> 4 & 3) + 27 * (i >> 6));
+  }
+  return r;
+}();
+
+void PackBaseThree(const formats::TwoBitUnit& unit, int64_t r, uint8_t* codes) {
+  uint8_t padded[sizeof unit.eighths + 8] = {};
+  std::memcpy(padded, unit.eighths, sizeof unit.eighths);
+  for (int word = 0; word < 6; ++word, codes += 4 * kPanelRows) {
+    uint64_t columns;  // the first 20 of them
+    std::memcpy(&columns, padded + 5 * word, sizeof columns);
+    const uint32_t fours = ToFields(static_cast<uint32_t>(columns));
+    const auto fifths = static_cast<uint32_t>(columns >> 32);
+    for (int j = 0; j < 4; ++j) {
+      codes[4 * r + j] = static_cast<uint8_t>(kBaseThree[fours >> (8 * j) & 255] +
+                                              81 * (fifths >> (2 * j) & 3));
+    }
+  }
+  uint32_t tail = 0;
+  for (int i = 0; i < 4; ++i) {
+    tail |= static_cast<uint32_t>(unit.code(120 + i) | unit.code(124 + i) << 2) << (4 * i);
+  }
+  reinterpret_cast<uint16_t*>(codes)[r] = static_cast<uint16_t>(tail);
+}
+
 void PackUnit(const Panels& w, const formats::TwoBitUnit& unit, int first, int64_t r,
               uint8_t* panel) {
-  for (int64_t word = 0; word < w.unit / 16; ++word) {
-    std::memcpy(panel + (word * kPanelRows + r) * 4, unit.eighths + first / 8 + 2 * word, 4);
+  if (w.kind == PanelKind::kBaseThree) {
+    PackBaseThree(unit, r, panel);
+  } else {
+    for (int64_t word = 0; word < w.unit / 16; ++word) {
+      uint32_t columns;
+      std::memcpy(&columns, unit.eighths + first / 8 + 2 * word, 4);
+      columns = ToFields(columns);
+      std::memcpy(panel + (word * kPanelRows + r) * 4, &columns, 4);
+    }
   }
   reinterpret_cast<uint16_t*>(panel + w.scales_at)[r] = unit.scale;
 }
@@ -163,6 +210,7 @@ bool PackRun(DType type, const Panels& w, const std::byte* stored, const ColumnR
       });
       return finite;
     case PanelKind::kTwoBit:
+    case PanelKind::kBaseThree:
       formats::VisitFormat<formats::TwoBitFormats>(type, [&](auto f) {
         finite = PackCodedRun<decltype(f), TwoBitUnit>(w, stored, run, r, panel);
       });
@@ -204,22 +252,28 @@ void PlanCoded(const WeightDesc& desc, Panels& w) {
   w.unit_bytes = w.scales_at + (w.has_min ? 128 : 64);
 }
 
+bool IsBaseThree(DType type) {
+  return type == DType::kTQ1_0 || type == DType::kPTQ1_0;
+}
+
 template <typename F>
-void PlanTwoBit(const WeightDesc& desc, Panels& w) {
+void PlanTwoBit(const WeightDesc& desc, bool base_three, Panels& w) {
   const int64_t group = ActivationGroup(desc, kTwoBitActivationGroup);
   const int64_t unit = std::gcd<int64_t>(F::kUnit, group);
   if (unit % 16 != 0) return;  // granules narrower than a word: stays float
-  w.kind = PanelKind::kTwoBit;
+  w.kind = base_three && IsBaseThree(desc.type) && unit == kBaseThreeColumns
+               ? PanelKind::kBaseThree
+               : PanelKind::kTwoBit;
   w.group = group;
   w.unit = unit;
   w.code_bias = 1;
-  w.scales_at = w.unit * 4;
+  w.scales_at = w.kind == PanelKind::kBaseThree ? kBaseThreeBytes : w.unit * 4;
   w.unit_bytes = w.scales_at + 32;
 }
 
 }  // namespace
 
-Panels PlanPanels(const WeightDesc& desc, Compute compute) {
+Panels PlanPanels(const WeightDesc& desc, Compute compute, bool base_three) {
   Panels w;
   w.rows = desc.rows;
   w.cols = desc.cols();
@@ -232,8 +286,8 @@ Panels PlanPanels(const WeightDesc& desc, Compute compute) {
     if (w.kind != PanelKind::kF32) w.unit_bytes = 2 * kPanelRows;
     formats::VisitFormat<formats::BlockFormats>(desc.type,
                                                 [&](auto f) { PlanCoded<decltype(f)>(desc, w); });
-    formats::VisitFormat<formats::TwoBitFormats>(desc.type,
-                                                 [&](auto f) { PlanTwoBit<decltype(f)>(desc, w); });
+    formats::VisitFormat<formats::TwoBitFormats>(
+        desc.type, [&](auto f) { PlanTwoBit<decltype(f)>(desc, base_three, w); });
   }
   if (w.group != 0 && w.cols % w.group != 0) {  // kernels would read beyond the row
     std::fprintf(stderr, "trine: %lld columns are no multiple of activation groups of %lld\n",
@@ -246,11 +300,13 @@ Panels PlanPanels(const WeightDesc& desc, Compute compute) {
 
 WeightKernel CpuWeight::kernel() const {
   const DType type = desc().type;
-  const bool base3 = type == DType::kTQ1_0 || type == DType::kPTQ1_0;
   const std::string groups = ", groups of " + std::to_string(panels_.group);
   switch (panels_.kind) {
     case PanelKind::kTwoBit:
-      return {"2-bit panels", "int8 activations" + groups, base3 ? "base 3 is kept as 2 bits" : ""};
+      return {"2-bit panels", "int8 activations" + groups,
+              IsBaseThree(type) ? "base 3 is kept as 2 bits" : ""};
+    case PanelKind::kBaseThree:
+      return {"base-3 panels", "int8 activations" + groups, ""};
     case PanelKind::kNibble:
       return {"4-bit panels", "int16 activations" + groups, ""};
     case PanelKind::kByte: {
@@ -270,9 +326,9 @@ WeightKernel CpuWeight::kernel() const {
           compute_ == Compute::kF32 ? "--compute f32" : "granules are too narrow for integers"};
 }
 
-LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowReader& reader,
-                          ThreadPool& pool, Backend& backend) {
-  Panels w = PlanPanels(desc, compute);
+LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, bool base_three,
+                          const RowReader& reader, ThreadPool& pool, Backend& backend) {
+  Panels w = PlanPanels(desc, compute, base_three);
   const int64_t panels = (desc.rows + kPanelRows - 1) / kPanelRows;
   const int64_t row_bytes = RowBytes(desc.type, desc.stored_cols());
   Buffer memory = backend.Allocate(panels * w.panel_bytes);

@@ -23,12 +23,12 @@ class CpuWeight final : public Weight {
   Buffer memory_;
 };
 
-// The layout for a weight, data still empty. Depends on its type, granule and the compute mode
-// alone, so it is the same at every rank count.
-Panels PlanPanels(const WeightDesc& desc, Compute compute);
+// The layout for a weight, data still empty. Depends on its type, granule, the compute mode and
+// whether base-three panels can be multiplied, so it is the same at every rank count.
+Panels PlanPanels(const WeightDesc& desc, Compute compute, bool base_three);
 
-LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, const RowReader& reader,
-                          ThreadPool& pool, Backend& backend);
+LoadedWeight RepackWeight(const WeightDesc& desc, Compute compute, bool base_three,
+                          const RowReader& reader, ThreadPool& pool, Backend& backend);
 
 // out [n, cols] from n stored rows. Any type.
 void DecodeStoredRows(DType type, const std::byte* packed, F32View out);

@@ -1,56 +1,68 @@
 // Kernels that work along a row: quantisation, norms, SwiGLU, the residual sum. Part of a unit, see
 // simd.h. Sums over a row run in 16 lanes and end in the fixed tree.
 
-// From columns in order to the order of a word's fields, and back: the transpose of 4 x 4 bytes.
-static inline void TransposeBytes(const int8_t* in, int8_t* out) {
-  for (int i = 0; i < 16; ++i) out[i % 4 * 4 + i / 4] = in[i];
-}
-
 // One group of one row, to 16 bits, or to 8 if high is nullptr; returns its scale.
 static inline float QuantiseGroup(const float* x, int64_t group, int8_t* high, int8_t* low) {
   const float most = high == nullptr ? kQuantisedMax8 : kQuantisedMax16;
   F32x16 largest = Zero(), zeros = Zero();
   for (int64_t j = 0; j < group; j += 16) {
-    const int64_t n = group - j < 16 ? group - j : 16;
-    const F32x16 value = n == 16 ? Load(x + j) : LoadPart(x + j, n);
+    const F32x16 value = LoadPart(x + j, group - j < 16 ? group - j : 16);
     largest = Max(largest, Abs(value));
     zeros = Fma(value, Zero(), zeros);  // NaN where a value is not finite
   }
   const float max = MaxLanes(largest);
   const float inverse = max > 0 ? most / max : 0.0f;
   for (int64_t j = 0; j < group; j += 16) {
-    const int64_t n = group - j < 16 ? group - j : 16;
-    const F32x16 value = n == 16 ? Load(x + j) : LoadPart(x + j, n);
+    const F32x16 value = LoadPart(x + j, group - j < 16 ? group - j : 16);
     const I32x16 rounded = RoundToInt(Mul(value, Set1(inverse)));
-    alignas(16) int8_t bytes[2][16];
     if (high == nullptr) {
-      StoreBytes(rounded, bytes[0]);
-      TransposeBytes(bytes[0], low + j);
+      StoreBytes(rounded, low + j);
     } else {
-      SplitBytes(rounded, bytes[0], bytes[1]);
-      __builtin_memcpy(high + j, bytes[0], static_cast<size_t>(n));
-      __builtin_memcpy(low + j, bytes[1], static_cast<size_t>(n));
+      SplitBytes(rounded, high + j, low + j);
     }
   }
   return max / most + SumLanes(zeros);
 }
 
-static void QuantiseRows(F32View x, int64_t group, int64_t unit, int64_t begin, int64_t end,
-                         const QuantisedRows& out) {
-  for (int64_t t = begin; t < end; ++t) {
-    int8_t* high = out.high == nullptr ? nullptr : out.high + t * x.cols;
-    int8_t* low = out.low + t * x.cols;
+static inline int32_t SumBytes(const int8_t* bytes, int64_t n) {
+  int32_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += bytes[i];
+  return sum;
+}
+
+// To token t of TT: four columns together, then those of the next token.
+static inline void ScatterFours(const int8_t* from, int64_t n, int64_t t, int64_t tokens,
+                                int8_t* to) {
+  for (int64_t i = 0; i < n; i += 4) __builtin_memcpy(to + i * tokens + 4 * t, from + i, 4);
+}
+
+// Tokens t0 to t0 + tokens, one tile, to their places in `out`.
+static inline void QuantiseTile(F32View x, int64_t group, int64_t unit, int64_t t0, int64_t tokens,
+                                const QuantisedRows& out) {
+  int8_t* high_tile = out.high == nullptr ? nullptr : out.high + t0 * x.cols;
+  int8_t* low_tile = out.low + t0 * x.cols;
+  float* scales = out.scales + t0 * (x.cols / group);
+  int32_t* sums = out.sums + t0 * (x.cols / unit);
+  alignas(64) int8_t high[kMostGroup], low[kMostGroup];
+  for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t k = 0; k < x.cols; k += group) {
-      out.scales[t * (x.cols / group) + k / group] =
-          QuantiseGroup(x.row(t) + k, group, high == nullptr ? nullptr : high + k, low + k);
-    }
-    for (int64_t k = 0; k < x.cols; k += unit) {
-      int32_t sum = 0;
-      for (int64_t j = k; j < k + unit; ++j) sum += low[j];
-      for (int64_t j = k; high != nullptr && j < k + unit; ++j) sum += 256 * high[j];
-      out.sums[t * (x.cols / unit) + k / unit] = sum;
+      scales[k / group * tokens + t] =
+          QuantiseGroup(x.row(t0 + t) + k, group, high_tile == nullptr ? nullptr : high, low);
+      for (int64_t j = 0; j < group; j += unit) {
+        const int32_t upper = high_tile == nullptr ? 0 : 256 * SumBytes(high + j, unit);
+        sums[(k + j) / unit * tokens + t] = upper + SumBytes(low + j, unit);
+      }
+      ScatterFours(low, group, t, tokens, low_tile + k * tokens);
+      if (high_tile != nullptr) ScatterFours(high, group, t, tokens, high_tile + k * tokens);
     }
   }
+}
+
+static void QuantiseTiles(F32View x, int64_t group, int64_t unit, int64_t begin, int64_t end,
+                          const QuantisedRows& out) {
+  ForTokenTiles({x.rows}, begin, end, [&]<int TT>(int64_t t0, int64_t) {
+    QuantiseTile(x, group, unit, t0, TT, out);
+  });
 }
 
 static void RmsNormRow(const float* x, const float* w, float eps, int64_t n, float* out) {

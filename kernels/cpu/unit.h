@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #if defined(TRINE_SIMD_AVX2) || defined(TRINE_SIMD_AVX512)
 #include <immintrin.h>
@@ -20,6 +21,7 @@ namespace {
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/float_matmul.h"
+#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/rowwise.h"
 #include "kernels/cpu/rotation.h"
@@ -27,7 +29,7 @@ namespace {
 // clang-format on
 
 constexpr CpuKernels kKernels = {
-    TRINE_UNIT_NAME, LinearPanels, LinearPartialPanels, PackTokenTiles, QuantiseRows,
+    TRINE_UNIT_NAME, kBaseThree, LinearPanels, LinearPartialPanels, PackTokenTiles, QuantiseTiles,
     RmsNormRow,      SiluMulRow,   AddPartialRow,       RotateBlock,    SigmoidMulRow,
     DeltaGatesRow,   ConvSilu,     DeltaRule,           Attention};
 

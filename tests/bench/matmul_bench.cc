@@ -1,28 +1,19 @@
-// Speed of the CPU's matrix products over float panels, beside what they can be compared with in
-// the same run: decode beside a plain read of the same bytes, prefill beside OpenBLAS's sgemm where
-// it was found when this was built.
+// Speed of the CPU's matrix products, beside what they can be compared with in the same run: decode
+// beside a plain read of the same bytes; prefill of float types beside OpenBLAS's sgemm where it was
+// found when this was built. Prefill of the other types: integer_bench.
 //
-//   matmul_bench [decode|prefill] [ROUNDS]
+//   matmul_bench [decode|prefill] [ROUNDS] [TYPE...]
 //
 // Every round times each candidate once, in turn; printed are the medians, and the median of each
 // round's ratio, which other work on the machine disturbs least. TRINE_CPU chooses the instruction
 // set, OPENBLAS_CORETYPE that of OpenBLAS. Takes 4 GB of memory and some minutes.
-#include <time.h>
-
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "kernels/backend.h"
-#include "kernels/cpu/panels.h"
-#include "kernels/cpu/thread_pool.h"
-#include "kernels/half.h"
+#include "tests/bench/bench_tools.h"
 
 #ifdef TRINE_OPENBLAS
 #include <cblas.h>
@@ -34,141 +25,12 @@ namespace {
 constexpr int64_t kDecodeBytes = int64_t{2} << 30;  // per set: far more than a share of any cache
 constexpr int64_t kPrefillTokens = 512;
 
-// Those of a 27B: FFN up, FFN down and the attention's output; the latter two in granules.
-struct Shape {
-  int64_t rows, cols, granule;
-};
-constexpr Shape kShapes[] = {{17408, 5120, 0}, {5120, 17408, 1024}, {5120, 6144, 128}};
-
-// One thread is timed by the processor's time, so that others on the machine count less.
-template <typename Work>
-double Seconds(int threads, const Work& work) {
-  const auto now = [&] {
-    timespec time{};
-    clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  };
-  const double begin = now();
-  work();
-  return now() - begin;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-// Values in [-1, 1), the same for an index everywhere.
-float Noise(uint64_t i) {
-  i = (i + 1) * 0x9E3779B97F4A7C15u;
-  i = (i ^ (i >> 29)) * 0xBF58476D1CE4E5B9u;
-  return static_cast<float>(static_cast<int32_t>(i >> 32)) * 0x1p-31f;
-}
-
-std::vector<float> NoiseRows(int64_t rows, int64_t cols, uint64_t seed) {
-  std::vector<float> values(static_cast<size_t>(rows * cols));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = Noise(seed + i);
-  return values;
-}
-
-// A weight whose rows repeat the first 16 of its shape, so that it is made quickly.
-std::unique_ptr<Weight> MakeWeight(Backend& backend, DType type, const Shape& shape) {
-  std::vector<std::byte> rows(static_cast<size_t>(16 * RowBytes(type, shape.cols)));
-  const auto width = static_cast<size_t>(Info(type).block_bytes);
-  for (size_t i = 0; i < rows.size() / width; ++i) {
-    const float value = Noise(i);
-    const uint32_t bits = type == DType::kF16    ? FloatToF16(value)
-                          : type == DType::kBF16 ? FloatToBits(value) >> 16
-                                                 : FloatToBits(value);
-    std::memcpy(&rows[i * width], &bits, width);
-  }
-  const WeightDesc desc{type, shape.rows, {{0, shape.cols}}, shape.granule};
-  const int64_t row_bytes = RowBytes(type, shape.cols);
-  return backend
-      .LoadWeight(desc,
-                  [&](int64_t first, int64_t n, std::byte* out) {
-                    for (int64_t r = 0; r < n; ++r) {
-                      std::memcpy(out + r * row_bytes,
-                                  &rows[static_cast<size_t>((first + r) % 16 * row_bytes)],
-                                  static_cast<size_t>(row_bytes));
-                    }
-                    return true;
-                  })
-      .weight;
-}
-
-// Tokens times weights: Linear, or LinearPartial where the shape has granules.
-class Product {
- public:
-  Product(const Shape& shape, int64_t tokens)
-      : shape_(shape),
-        tokens_(tokens),
-        x_(NoiseRows(tokens, shape.cols, 1)),
-        y_(static_cast<size_t>(tokens * shape.rows)),
-        words_(static_cast<size_t>(tokens * words_per_row())) {}
-
-  void Run(Backend& backend, const Weight& weight) {
-    const F32View x{x_.data(), tokens_, shape_.cols, shape_.cols};
-    if (shape_.granule == 0) {
-      const LinearTask task[] = {
-          {&weight, nullptr, {y_.data(), tokens_, shape_.rows, shape_.rows}}};
-      backend.Linear(x, task);
-    } else {
-      backend.LinearPartial(x, weight, {words_.data(), tokens_, words_per_row(), words_per_row()});
-    }
-  }
-
-  double at(int64_t t, int64_t n) const {
-    if (shape_.granule == 0) return y_[static_cast<size_t>(t * shape_.rows + n)];
-    const int64_t word = words_[static_cast<size_t>(t * words_per_row() + n)];
-    return static_cast<double>(word) / kPartialScale;
-  }
-
-  const float* x() const { return x_.data(); }
-
- private:
-  int64_t words_per_row() const { return shape_.rows + kPartialExtraWords; }
-
-  Shape shape_;
-  int64_t tokens_;
-  std::vector<float> x_, y_;
-  std::vector<int64_t> words_;
-};
-
-// The least a kernel could do: every byte is read once and added, by vectors of 64 bytes.
-typedef uint64_t Wide __attribute__((vector_size(64)));
-
-uint64_t SumBytes(const uint8_t* data, int64_t bytes) {
-  const auto* wide = reinterpret_cast<const Wide*>(data);
-  Wide sums[8] = {};
-  for (int64_t i = 0; i + 8 <= bytes / 64; i += 8) {
-    for (int64_t j = 0; j < 8; ++j) sums[j] += wide[i + j];
-  }
-  Wide total = {};
-  for (const Wide& sum : sums) total += sum;
-  uint64_t result = 0;
-  for (int i = 0; i < 8; ++i) result += total[i];
-  return result;
-}
-
-volatile uint64_t g_sink;
-
-void PlainRead(cpu::ThreadPool& pool, const std::vector<std::unique_ptr<Weight>>& weights) {
-  for (const auto& weight : weights) {
-    const auto* data = static_cast<const cpu::CpuWeight&>(*weight).panels().data;
-    pool.ForRange(weight->bytes() / 4096, 1, [&](int64_t begin, int64_t end) {
-      g_sink = SumBytes(data + begin * 4096, (end - begin) * 4096);
-    });
-  }
-}
-
 void Print(const char* what, const Shape& shape, DType type, int threads, double work,
            const char* unit, const std::vector<double>& ours, const char* other,
            const std::vector<double>& others) {
   std::vector<double> ratios;
   for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(others[i] / ours[i]);
-  std::printf("%-7s  %5lld x %5lld / %4lld  %-4s  threads %2d  %6.1f %s  %s %6.1f  ratio %.3f\n",
+  std::printf("%-7s  %5lld x %5lld / %4lld  %-6s  threads %2d  %6.1f %s  %s %6.1f  ratio %.3f\n",
               what, static_cast<long long>(shape.rows), static_cast<long long>(shape.cols),
               static_cast<long long>(shape.granule), Info(type).name, threads, work / Median(ours),
               unit, other, work / Median(others), Median(ratios));
@@ -240,30 +102,31 @@ class Opponent {
   std::vector<float> w_, y_;
 };
 
-void Prefill(const Shape& shape, int threads, int rounds) {
+void Prefill(const std::vector<DType>& types, const Shape& shape, int threads, int rounds) {
   std::string error;
   const auto backend = MakeCpuBackend({threads}, &error);
-  const DType types[] = {DType::kF16, DType::kBF16, DType::kF32};
   std::vector<std::unique_ptr<Weight>> weights;
   for (const DType type : types) weights.push_back(MakeWeight(*backend, type, shape));
   Product product(shape, kPrefillTokens);
   Opponent opponent(shape);
-  std::vector<double> ours[3], blas;
+  std::vector<std::vector<double>> ours(types.size());
+  std::vector<double> blas;
   for (int round = 0; round <= rounds; ++round) {
     const double other = opponent.SecondsOf(product, threads);
     if (round > 0) blas.push_back(other);  // round 0 warms up
-    for (size_t i = 0; i < 3; ++i) {
+    for (size_t i = 0; i < types.size(); ++i) {
       const double mine = Seconds(threads, [&] { product.Run(*backend, *weights[i]); });
       if (round > 0) ours[i].push_back(mine);
     }
   }
   const double work = 2e-9 * static_cast<double>(kPrefillTokens * shape.rows * shape.cols);
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < types.size(); ++i) {
     Print("prefill", shape, types[i], threads, work, "GFLOP/s", ours[i], "sgemm", blas);
   }
-  // The last product is that of f32, whose values are the opponent's.
-  std::printf("         largest difference from sgemm: %.1e\n",
-              opponent.LargestDifference(product));
+  if (types.back() == DType::kF32) {  // its values are the opponent's
+    std::printf("         largest difference from sgemm: %.1e\n",
+                opponent.LargestDifference(product));
+  }
 }
 
 }  // namespace
@@ -273,13 +136,21 @@ int main(int argc, char** argv) {
   using namespace trine;
   const std::string what = argc > 1 ? argv[1] : "";
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 9;
-  const int all = static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<DType> types, floats;
+  for (const DTypeInfo& info : kDTypes) {
+    bool wanted = argc <= 3;
+    for (int i = 3; i < argc; ++i) wanted |= std::string(argv[i]) == info.name;
+    if (wanted && info.block_bytes > 0) types.push_back(info.type);
+    if (wanted && info.block_elems == 1) floats.push_back(info.type);
+  }
   std::string error;
   const auto backend = MakeCpuBackend({1}, &error);
-  if (backend == nullptr || rounds < 1 || (what != "" && what != "decode" && what != "prefill")) {
-    std::fprintf(stderr, "usage: matmul_bench [decode|prefill] [ROUNDS] %s\n", error.c_str());
+  if (backend == nullptr || rounds < 1 || (what != "decode" && what != "prefill")) {
+    std::fprintf(stderr, "usage: matmul_bench decode|prefill [ROUNDS] [TYPE...] %s\n",
+                 error.c_str());
     return 2;
   }
+  const int all = static_cast<int>(std::thread::hardware_concurrency());
   std::printf("%s of %d; medians of %d rounds\n", backend->Describe().c_str(), all, rounds);
 #ifdef TRINE_OPENBLAS
   std::printf("sgemm: %s, %s\n", openblas_get_corename(), openblas_get_config());
@@ -288,11 +159,10 @@ int main(int argc, char** argv) {
 #endif
   for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) {
     for (const Shape& shape : kShapes) {
-      if (what != "prefill") {
-        for (const DType type : {DType::kF16, DType::kBF16, DType::kF32})
-          Decode(type, shape, threads, rounds);
+      for (const DType type : types) {
+        if (what == "decode") Decode(type, shape, threads, rounds);
       }
-      if (what != "decode") Prefill(shape, threads, rounds);
+      if (what == "prefill") Prefill(floats, shape, threads, rounds);
     }
   }
   return 0;
