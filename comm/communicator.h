@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,9 @@ class Communicator {
 };
 
 std::unique_ptr<Communicator> MakeSelfCommunicator();
+
+// The MPI that this program runs with, such as "Open MPI v4.1.4".
+std::string MpiLibrary();
 
 // Memory that each rank of a job brings to what the ranks of a host share.
 int64_t SharedBytesPerRank(int ranks);

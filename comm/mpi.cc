@@ -374,6 +374,14 @@ bool LaunchedByMpi() {
          (is_set("SLURM_PROCID") && is_set("SLURM_STEP_NUM_TASKS"));
 }
 
+std::string MpiLibrary() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int size = 0;
+  MPI_Get_library_version(text.data(), &size);  // the one call that is good before MPI_Init
+  const std::string_view whole(text.data(), static_cast<size_t>(size));
+  return std::string(whole.substr(0, whole.find_first_of(",\n")));
+}
+
 MpiJob::MpiJob(int* argc, char*** argv) {
   DieWithParent();
   int level = MPI_THREAD_SINGLE;

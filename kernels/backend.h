@@ -243,6 +243,10 @@ class Backend {
   // Host bytes into this backend's memory; blocks the host.
   virtual void Upload(const void* host, int64_t bytes, void* to) = 0;
 
+  // For benchmarks: reads every byte of a weight once, as fast as memory gives them, with all
+  // threads. No product can take less.
+  virtual void ReadThrough(const Weight& weight) = 0;
+
   // out [T, K] from T stored rows, packed one after another in host memory (embedding rows).
   virtual void DecodeRows(DType type, const std::byte* packed, F32View out) = 0;
 

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <map>
 #include <random>
+#include <regex>
 #include <sstream>
 
 #include "src/synth/preset.h"
@@ -35,17 +36,16 @@ Status Usage(std::string message) {
 }
 
 // Several letters after one dash, as llama.cpp has them, to the long names.
-const std::map<std::string, std::string> kAliases = {{"-ctk", "--cache-type-k"},
-                                                     {"-ctv", "--cache-type-v"},
-                                                     {"--predict", "--n-predict"},
-                                                     {"--max-model-len", "--ctx-size"},
-                                                     {"--temperature", "--temp"}};
+const std::map<std::string, std::string> kAliases = {
+    {"-ctk", "--cache-type-k"},   {"-ctv", "--cache-type-v"},        {"-pg", "--prompt-gen"},
+    {"--predict", "--n-predict"}, {"--max-model-len", "--ctx-size"}, {"--temperature", "--temp"}};
 
 // What the parser fills before it is checked.
 struct Raw {
   std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split;
   std::vector<std::string> prompt;
-  std::string bench_prompt = "512", bench_generate = "128";
+  std::string bench_prompt = "512", bench_generate = "128", bench_depth = "0", bench_batch = "512";
+  std::vector<std::string> bench_pairs;
   std::string shard_size;
   int64_t seed = -1;
   bool no_escape = false, no_parse_special = false;
@@ -69,7 +69,9 @@ po::options_description ModelOptions(Settings& s, Raw& raw) {
       "int: block formats multiply integer activations; f32: everything in f32, the ruler");
   add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32");
   add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
-  add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
+  if (s.verb != "bench") {  // which has a list
+    add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
+  }
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
   return options;
 }
@@ -107,12 +109,20 @@ po::options_description RunOptions(Settings& s, Raw& raw) {
 }
 
 po::options_description BenchOptions(Settings& s, Raw& raw) {
-  po::options_description options("Benchmark");
+  po::options_description options("Benchmark; lists: 16,32 or ranges 1-4, 1-9+4, 1-8*2");
   auto add = options.add_options();
-  add("n-prompt,p", po::value(&raw.bench_prompt)->default_value("512"), "prefill lengths, a list");
-  add("n-gen,n", po::value(&raw.bench_generate)->default_value("128"), "decode lengths, a list");
+  add("n-prompt,p", po::value(&raw.bench_prompt)->default_value(raw.bench_prompt),
+      "prefill lengths (pp), a list; 0: no such test");
+  add("n-gen,n", po::value(&raw.bench_generate)->default_value(raw.bench_generate),
+      "decode lengths (tg), a list; 0: no such test");
+  add("prompt-gen", po::value(&raw.bench_pairs)->composing(),
+      "-pg PP,TG: a prefill and a decode behind it, timed together; given again: another test");
+  add("n-depth,d", po::value(&raw.bench_depth)->default_value(raw.bench_depth),
+      "tokens in the context before a test begins, a list");
+  add("batch-size,b", po::value(&raw.bench_batch)->default_value(raw.bench_batch),
+      "tokens per step, a list");
   add("repetitions,r", po::value(&s.repetitions)->default_value(s.repetitions), "of each test");
-  add("output,o", po::value(&s.output)->default_value(s.output), "md, csv or json");
+  add("output,o", po::value(&s.output)->default_value(s.output), "md, csv, json, jsonl or sql");
   add("json", po::bool_switch(&s.json), "the same as -o json");
   return options;
 }
@@ -226,14 +236,13 @@ Result<std::vector<std::string>> ExpandAliases(int argc, const char* const* argv
   return arguments;
 }
 
-template <typename T>
-Result<std::vector<T>> ParseList(const std::string& option, const std::string& text) {
-  std::vector<T> values;
+Result<std::vector<double>> ParseList(const std::string& option, const std::string& text) {
+  std::vector<double> values;
   if (text.ends_with(',')) return Usage(option + " " + text + ": a number is missing at the end");
   std::istringstream stream(text);
   for (std::string item; std::getline(stream, item, ',');) {
     std::istringstream one(item);
-    T value;
+    double value = 0;
     if (!(one >> value) || !one.eof() || value < 0) {
       return Usage(option + " " + text + ": '" + item + "' is not a number >= 0");
     }
@@ -279,6 +288,50 @@ Status InRange(const std::string& option, double value, double least, double mos
   return Usage(text.str());
 }
 
+constexpr int64_t kLongest = 1 << 24;
+
+// Adds what one item of a list stands for: "8", or a range as llama-bench has them: "1-4", "1-9+4"
+// (1, 5, 9), "1-8*2" (1, 2, 4, 8).
+Status AddLengths(const std::string& option, const std::string& item, int64_t least,
+                  std::vector<int64_t>& values) {
+  static const std::regex form(R"((\d{1,15})(?:-(\d{1,15})(?:([+*])(\d{1,15}))?)?)");
+  std::smatch parts;
+  if (!std::regex_match(item, parts, form)) {
+    return Usage(option + ": '" + item +
+                 "' is neither a number >= 0 nor a range such as 1-4, 1-9+4 or 1-8*2");
+  }
+  const int64_t first = std::stoll(parts[1]);
+  const int64_t last = parts[2].matched ? std::stoll(parts[2]) : first;
+  const int64_t step = parts[4].matched ? std::stoll(parts[4]) : 1;
+  for (const int64_t length : {first, last}) {
+    TRINE_RETURN_IF_ERROR(InRange(option, static_cast<double>(length), static_cast<double>(least),
+                                  static_cast<double>(kLongest)));
+  }
+  const bool multiply = parts[3] == "*";
+  if (last < first || step > kLongest || step < (multiply ? 2 : 1) || (multiply && first == 0)) {
+    return Usage(option + ": the range '" + item + "' does not get to its last number");
+  }
+  constexpr size_t kMost = 1000;
+  for (int64_t value = first; value <= last; value = multiply ? value * step : value + step) {
+    if (values.size() == kMost) {
+      return Usage(option + ": with '" + item + "' there are more than " + std::to_string(kMost) +
+                   " numbers");
+    }
+    values.push_back(value);
+  }
+  return {};
+}
+
+Result<std::vector<int64_t>> ParseLengths(const std::string& option, const std::string& text,
+                                          int64_t least) {
+  std::vector<int64_t> values;
+  std::istringstream stream(text + ",");  // getline does not see an item behind the last comma
+  for (std::string item; std::getline(stream, item, ',');) {
+    TRINE_RETURN_IF_ERROR(AddLengths(option, item, least, values));
+  }
+  return values;
+}
+
 Status CheckModelOptions(const Raw& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(OneOf("--device", raw.device, {"auto", "cpu"}));
   TRINE_RETURN_IF_ERROR(OneOf("--comm", s.comm, {"auto", "shm", "mpi"}));
@@ -295,7 +348,7 @@ Status CheckModelOptions(const Raw& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));
   TRINE_RETURN_IF_ERROR(InRange("--np", s.np, 0, 1024));
   TRINE_RETURN_IF_ERROR(InRange("--np", s.plan_ranks, 1, 1024));
-  TRINE_ASSIGN(s.split, ParseList<double>("--split", raw.split));
+  TRINE_ASSIGN(s.split, ParseList("--split", raw.split));
   for (const double share : s.split) TRINE_RETURN_IF_ERROR(InRange("--split", share, 1e-6, 1e6));
   return {};
 }
@@ -328,17 +381,23 @@ Status CheckPerplexityOptions(const Raw& raw, Settings& s) {
 }
 
 Status CheckBenchOptions(const Raw& raw, bool json, Settings& s) {
-  TRINE_ASSIGN(s.bench_prompt, ParseList<int64_t>("-p", raw.bench_prompt));
-  TRINE_ASSIGN(s.bench_generate, ParseList<int64_t>("-n", raw.bench_generate));
-  for (const auto* lengths : {&s.bench_prompt, &s.bench_generate}) {
-    for (const int64_t length : *lengths) {
-      TRINE_RETURN_IF_ERROR(InRange(lengths == &s.bench_prompt ? "-p" : "-n",
-                                    static_cast<double>(length), 0, 1 << 24));
-    }
+  TRINE_ASSIGN(s.bench_prompt, ParseLengths("-p", raw.bench_prompt, /*least=*/0));
+  TRINE_ASSIGN(s.bench_generate, ParseLengths("-n", raw.bench_generate, /*least=*/0));
+  TRINE_ASSIGN(s.bench_depth, ParseLengths("-d", raw.bench_depth, /*least=*/0));
+  TRINE_ASSIGN(s.bench_batch, ParseLengths("-b", raw.bench_batch, /*least=*/1));
+  for (const std::string& text : raw.bench_pairs) {
+    TRINE_ASSIGN(const std::vector<int64_t> pair, ParseLengths("-pg", text, /*least=*/1));
+    if (pair.size() != 2) return Usage("-pg is '" + text + "'; two numbers PP,TG are needed");
+    s.bench_pairs.push_back({pair[0], pair[1]});
+  }
+  const auto is_zero = [](int64_t length) { return length == 0; };
+  if (s.bench_pairs.empty() && std::ranges::all_of(s.bench_prompt, is_zero) &&
+      std::ranges::all_of(s.bench_generate, is_zero)) {
+    return Usage("nothing to time: give -p, -n or -pg a length above 0");
   }
   TRINE_RETURN_IF_ERROR(InRange("--repetitions", s.repetitions, 1, 1000));
   if (json) s.output = "json";
-  return OneOf("--output", s.output, {"md", "csv", "json"});
+  return OneOf("--output", s.output, {"md", "csv", "json", "jsonl", "sql"});
 }
 
 Status CheckSynthOptions(const Raw& raw, Settings& s) {

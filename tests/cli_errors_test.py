@@ -299,16 +299,36 @@ class OptionErrors(ErrorCase):
             Case("no model", ["run", "-p", "x"], "run needs a model: -m MODEL.gguf", USAGE),
             Case("no prompt", ["run", "-m", F32_MODEL],
                  "run needs a prompt: -p TEXT or -f FILE", USAGE),
-            Case("bench list", ["bench", "-m", F32_MODEL, "-p", "16,a"],
-                 "-p 16,a: 'a' is not a number >= 0", USAGE),
+            Case("bench list", ["bench", "-m", F32_MODEL, "-p", "16,a"], "-p: 'a' is neither a "
+                 "number >= 0 nor a range such as 1-4, 1-9+4 or 1-8*2", USAGE),
             Case("bench output", ["bench", "-m", F32_MODEL, "-o", "xml"],
-                 "--output is 'xml'; possible are md, csv, json", USAGE),
+                 "--output is 'xml'; possible are md, csv, json, jsonl, sql", USAGE),
             Case("tokenize", ["tokenize", "-m", F32_MODEL],
                  "tokenize needs text: -p TEXT, -f FILE or --decode IDS", USAGE, launchers=mpi),
             Case("np", ["run", "--np", "x", "-m", F32_MODEL, "-p", "x"],
                  "the argument ('x') for option '--np' is invalid (trine run --help)", USAGE,
                  launchers=mpi),
         ])
+
+    def test_WrongListsOfBench_ExitTwo(self):
+        """Parsed alike on every launcher, so one will do."""
+        form = "is neither a number >= 0 nor a range such as 1-4, 1-9+4 or 1-8*2"
+        for options, message in (
+                (["-n", "8,"], f"-n: '' {form}"), (["-d", "-1"], f"-d: '-1' {form}"),
+                (["-p", "1-"], f"-p: '1-' {form}"), (["-p", "1-8/2"], f"-p: '1-8/2' {form}"),
+                (["-b", "0"], "-b is 0; 1 to 16777216 is possible"),
+                (["-p", "1-16777217"], "-p is 16777217; 0 to 16777216 is possible"),
+                (["-p", "8-4"], "-p: the range '8-4' does not get to its last number"),
+                (["-p", "1-8*1"], "-p: the range '1-8*1' does not get to its last number"),
+                (["-p", "0-8*2"], "-p: the range '0-8*2' does not get to its last number"),
+                (["-p", "1-8+0"], "-p: the range '1-8+0' does not get to its last number"),
+                (["-p", "1-2000"], "-p: with '1-2000' there are more than 1000 numbers"),
+                (["-pg", "8"], "-pg is '8'; two numbers PP,TG are needed"),
+                (["-pg", "8,0"], "-pg is 0; 1 to 16777216 is possible"),
+                (["-p", "0", "-n", "0"],
+                 "nothing to time: give -p, -n or -pg a length above 0")):
+            with self.subTest(options):
+                self.check(cli.trine("bench", "-m", F32_MODEL, *options), message, USAGE)
 
     def test_WrongValues_ExitOne(self):
         absent = self.path("absent")

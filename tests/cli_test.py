@@ -10,6 +10,8 @@ import pathlib
 import re
 import shutil
 import signal
+import sqlite3
+import statistics
 import struct
 import tempfile
 import time
@@ -209,39 +211,156 @@ class Tokenize(VerbCase):
 
 class Bench(VerbCase):
     TINY_TEST = ["-p", "16", "-n", "4", "-r", "1"]
+    OPTIONAL = ("weight_gb_per_second", "read_gb_per_second", "read_fraction")
+    NAMES = ["model", "type", "model_filename", "model_size", "model_n_params", "np", "threads",
+             "device", "comm", "compute", "cache_type", "n_batch", "n_prompt", "n_gen", "n_depth",
+             "test", "tokens_per_second", "stddev", "samples_ts", *OPTIONAL, "comm_fraction",
+             "wait_fraction", "split", "version", "commit", "mpi", "cpu", "test_time"]
+    SPLIT = ["linear", "attention", "delta", "norm", "rotation", "rope", "candidates", "other",
+             "collectives", "rest"]
+
+    def rows(self, *options, **how):
+        return json.loads(self.good("bench", "-t", "1", "-m", QWEN3, *options, "--json", **how))
 
     def test_Json_OneEntryATest(self):
         for how, np in (({}, 1), ({"np": 2}, 2), ({"mpirun": 2}, 2)):
             with self.subTest(how=how):
-                options = ["-m", QWEN3, "-t", "1", *self.TINY_TEST]
-                rows = json.loads(self.good("bench", *options, "--json", **how))
+                rows = self.rows(*self.TINY_TEST, **how)
                 self.assertEqual([row["test"] for row in rows], ["pp16", "tg4"])
                 for row in rows:
+                    self.assertEqual(list(row), self.NAMES)
                     self.assertEqual((row["model"], row["type"], row["np"]), ("qwen3", "F32", np))
+                    self.assertEqual((row["comm"], row["threads"]), ("self" if np == 1 else "shm",
+                                                                     1))
                     self.assertIn("cpu", row["device"])
+                    self.assertIn("MPI", row["mpi"])
                     self.assertGreater(row["tokens_per_second"], 0)
                     self.assertEqual(row["stddev"], 0)  # of one repetition
+                    self.check_shares(row)
 
-    def test_Json_NamesTheThreads(self):
-        row, = json.loads(self.good("bench", "-m", QWEN3, "-t", "1", "-p", "4", "-n", "0", "-r",
-                                    "1", "--json"))
-        self.assertEqual(row["threads"], 1)
+    def check_shares(self, row):
+        self.assertEqual(list(row["split"]), self.SPLIT)
+        self.assertAlmostEqual(sum(row["split"].values()), 1)
+        for name, share in row["split"].items():
+            self.assertTrue(0 <= share < 1, (name, share))
+        for name in ("linear", "attention", "norm", "rope", "candidates", "other", "rest"):
+            self.assertGreater(row["split"][name], 0, name)
+        self.assertEqual((row["split"]["delta"], row["split"]["rotation"]), (0, 0))
+        comm, wait = row["comm_fraction"], row["wait_fraction"]
+        self.assertTrue(0 < comm <= 1 and 0 <= wait <= 1, (comm, wait))
+        self.assertAlmostEqual(comm + wait, row["split"]["collectives"])
+        self.assertEqual(wait > 0, row["np"] > 1)  # nobody is the last every time
 
-    def test_Lists_OneEntryEach(self):
-        rows = json.loads(self.good("bench", "-m", QWEN3, "-p", "4,8", "-n", "1,2,3", "-r", "2",
-                                    "-o", "json"))
-        self.assertEqual([row["test"] for row in rows], ["pp4", "pp8", "tg1", "tg2", "tg3"])
+    def test_WeightRate_IsBytesTimesTokens_BesideAPlainRead(self):
+        """The bytes are those that the plan keeps in memory, but for what is no matrix."""
+        for np in (1, 2):
+            with self.subTest(np=np):
+                plan = json.loads(self.good("plan", "-m", QWEN3, "--np", np, "--json"))
+                resident = sum(rank["resident_bytes"] for rank in plan["ranks"])
+                prefill, decode = self.rows(*self.TINY_TEST, np=np)
+                streamed = decode["weight_gb_per_second"] * 1e9 / decode["tokens_per_second"]
+                self.assertTrue(0.97 * resident < streamed < resident, (streamed, resident))
+                self.assertAlmostEqual(decode["weight_gb_per_second"] / decode["read_gb_per_second"]
+                                       / decode["read_fraction"], 1)  # of one repetition
+                self.assertEqual([prefill[name] for name in self.OPTIONAL], [None] * 3)
 
-    def test_Table_MarkdownAndCsv(self):
-        table = self.good("bench", "-m", QWEN3, *self.TINY_TEST).splitlines()
-        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-        self.assertEqual({len(row) for row in cells}, {9})
-        self.assertEqual([row[7] for row in cells[2:]], ["pp16", "tg4"])
-        rows = list(csv.DictReader(io.StringIO(
-            self.good("bench", "-m", QWEN3, *self.TINY_TEST, "-o", "csv"))))
-        self.assertEqual([row["test"] for row in rows], ["pp16", "tg4"])
+    def test_Lists_Ranges_PairsAndDepths_InLlamaBenchsOrder(self):
+        rows = self.rows("-p", "4,8", "-n", "1-3", "-pg", "8,2", "-pg", "4,1", "-d", "0,16", "-b",
+                         "2-8*4", "-r", "3")
+        each = ["pp4", "pp8", "tg1", "tg2", "tg3", "pp8+tg2", "pp4+tg1"]
+        self.assertEqual([(row["test"], row["n_depth"], row["n_batch"]) for row in rows],
+                         [(test + ("" if depth == 0 else f" @ d{depth}"), depth, batch)
+                          for depth in (0, 16) for batch in (2, 8) for test in each])
+        self.assertEqual([(row["n_prompt"], row["n_gen"]) for row in rows[:7]],
+                         [(4, 0), (8, 0), (0, 1), (0, 2), (0, 3), (8, 2), (4, 1)])
         for row in rows:
-            self.assertGreater(float(row["tokens_per_second"]), 0)
+            samples = row["samples_ts"]
+            self.assertEqual(len(samples), 3)
+            self.assertAlmostEqual(statistics.mean(samples) / row["tokens_per_second"], 1)
+            self.assertAlmostEqual(statistics.stdev(samples) / row["stddev"], 1)
+
+    def test_SmallBatches_TakeMoreSteps(self):
+        """Sixty-four steps of a token are slower than one, by far more than clocks err."""
+        small, large = self.rows("-p", "64", "-n", "0", "-b", "1,64", "-r", "3")
+        self.assertGreater(large["tokens_per_second"], 1.5 * small["tokens_per_second"])
+
+    def test_Depth_IsFilledAndNotTimed(self):
+        """Attention takes a larger share behind a long context, and the fill no time at all."""
+        short, deep = self.rows("-p", "0", "-n", "2", "-d", "0,250", "-r", "5")
+        self.assertGreater(deep["split"]["attention"], short["split"]["attention"])
+        self.assertGreater(deep["tokens_per_second"], short["tokens_per_second"] / 20)
+
+    def test_Context_GrowsWithTheTests_UpToTheModels(self):
+        self.assertEqual(self.rows("-p", "0", "-n", "4", "-d", "40", "-r", "1", "-c", "16")[0]
+                         ["test"], "tg4 @ d40")
+        outcome = cli.trine("bench", "-m", QWEN3, "-p", "8,200", "-n", "0", "-d", "8,100")
+        self.assertEqual((outcome.code, outcome.out, outcome.errors), (1, b"", [
+            "trine: pp200 @ d100 needs a context of 301 tokens, but the model was made for 256; "
+            "ask for less"]))
+
+    def test_Table_ColumnsAndWhereTheTimeGoes(self):
+        table, split, build = self.good("bench", "-m", QWEN3, *self.TINY_TEST, np=2).split("\n\n")
+        cells = [[cell.strip() for cell in line.strip("|").split("|")]
+                 for line in table.splitlines()]
+        self.assertEqual(cells[0], ["model", "type", "size", "params", "device", "comm", "np",
+                                    "n_batch", "test", "t/s", "comm %", "wait %", "weights GB/s",
+                                    "% of read"])
+        self.assertEqual({len(row) for row in cells}, {14})
+        self.assertEqual(len({len(line) for line in table.splitlines()}), 1)
+        self.assertEqual([row[8] for row in cells[2:]], ["pp16", "tg4"])
+        self.assertEqual([row[12] != "" for row in cells[2:]], [False, True])
+        for line, row in zip(split.splitlines(), cells[2:], strict=True):
+            name, shares = line.split(": ")
+            self.assertEqual(name, row[8])
+            percents = [float(share.split()[1]) for share in shares.split(",")]
+            self.assertAlmostEqual(sum(percents), 100, delta=0.6)  # each is rounded
+        self.assertRegex(build, r"^build: \w+, Trine [\d.]+, .*MPI")
+
+    def test_OtherForms_HoldWhatJsonHolds(self):
+        flat = [name for name in self.NAMES if name not in ("samples_ts", "split")]
+        where = flat.index("version")
+        flat[where:where] = ["split_" + name for name in self.SPLIT]
+        bench = ["bench", "-m", QWEN3, *self.TINY_TEST]
+        lines = [json.loads(line) for line in self.good(*bench, "-o", "jsonl").splitlines()]
+        self.assertEqual([list(row) for row in lines], [self.NAMES] * 2)
+        rows = list(csv.DictReader(io.StringIO(self.good(*bench, "-o", "csv"))))
+        self.assertEqual([list(row) for row in rows], [flat] * 2)
+        database = sqlite3.connect(":memory:")
+        database.row_factory = sqlite3.Row
+        for _ in range(2):  # a table may grow
+            database.executescript(self.good(*bench, "-o", "sql"))
+        table = [dict(row) for row in database.execute("select * from trine_bench")]
+        self.assertEqual([list(row) for row in table], [flat] * 4)
+        for prefill, decode, none in ((lines[0], lines[1], None), (rows[0], rows[1], ""),
+                                      (table[2], table[3], None)):
+            self.assertEqual([prefill["test"], decode["test"]], ["pp16", "tg4"])
+            self.assertEqual(prefill["device"], lines[0]["device"])  # there are commas in it
+            self.assertEqual([prefill[name] for name in self.OPTIONAL], [none] * 3)
+            for name in ("tokens_per_second", *self.OPTIONAL):
+                self.assertGreater(float(decode[name]), 0)
+
+    def test_OddFileName_IsQuoted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.fsencode(folder) + b"/it's \"odd\",\xff.gguf"
+            shutil.copy(QWEN3, path)
+            for form in ("json", "csv", "sql"):
+                with self.subTest(form):
+                    outcome = cli.execute([cli.TRINE, "bench", "-m", path, *self.TINY_TEST, "-o",
+                                           form])
+                    self.assertEqual((outcome.code, outcome.errors), (0, []))
+                    if form == "json":
+                        text = outcome.out.decode()
+                        self.assertIn("it's \"odd\",", json.loads(text)[0]["model_filename"])
+                    elif form == "csv":
+                        text = outcome.out.decode(errors="replace")
+                        row = next(csv.DictReader(io.StringIO(text)))
+                        self.assertIn("it's \"odd\",", row["model_filename"])
+                    else:
+                        database = sqlite3.connect(":memory:")
+                        database.executescript(outcome.out.decode(errors="replace"))
+                        name, = database.execute("select model_filename from trine_bench "
+                                                 "limit 1").fetchone()
+                        self.assertIn("it's \"odd\",", name)
 
     def test_StepsThatFail_AreNoResult(self):
         """With embeddings that are not finite every test ends at its first step."""

@@ -65,6 +65,20 @@ std::vector<TokenEvent> CompleteAll(Scheduler& scheduler, const StepCommand& com
   return scheduler.Complete(rows);
 }
 
+TEST(Scheduler, LimitStep_HoldsUntilTheNext) {
+  Scheduler scheduler(Limits());
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(20, 1)).ok());
+  std::vector<size_t> tokens;
+  for (const int64_t limit : {5, 5, 3, 8}) {
+    scheduler.LimitStep(limit);
+    const StepCommand command = scheduler.Next();
+    tokens.push_back(command.tokens.size());
+    CompleteAll(scheduler, command);
+  }
+  EXPECT_EQ(tokens, (std::vector<size_t>{5, 5, 3, 7}));
+  EXPECT_TRUE(scheduler.idle());
+}
+
 TEST(Scheduler, LongPrompt_IsPrefilledInChunksThenDecoded) {
   Scheduler scheduler(Limits());
   ASSERT_TRUE(scheduler.Submit(MakeRequest(19, 2)).ok());

@@ -46,6 +46,22 @@ std::pair<double, double> SinCos(double angle) {
   }
 }
 
+// A plain read keeps several streams going: memory gives more to them than to one.
+constexpr int64_t kReadStreams = 8;
+typedef uint64_t CacheLine __attribute__((vector_size(64)));
+
+void ReadLines(const CacheLine* lines, int64_t n) {
+  CacheLine seen[kReadStreams] = {};
+  const int64_t stream = n / kReadStreams;
+  for (int64_t i = 0; i < stream; ++i) {
+    for (int64_t s = 0; s < kReadStreams; ++s) seen[s] |= lines[s * stream + i];
+  }
+  for (int64_t i = kReadStreams * stream; i < n; ++i) seen[0] |= lines[i];
+  for (int64_t s = 1; s < kReadStreams; ++s) seen[0] |= seen[s];
+  [[maybe_unused]] volatile uint64_t needed;  // so that no load is left out
+  for (int i = 0; i < 8; ++i) needed = seen[0][i];
+}
+
 template <typename Element>
 Element ToKv(float value) {
   if constexpr (sizeof(Element) == 2) {
@@ -118,6 +134,14 @@ class CpuBackend final : public Backend {
 
   void Upload(const void* host, int64_t bytes, void* to) override {
     if (bytes > 0 && !dry_) std::memcpy(to, host, static_cast<size_t>(bytes));
+  }
+
+  void ReadThrough(const Weight& weight) override {
+    // Buffers are whole pages, so the last line is all there.
+    const auto* lines =
+        reinterpret_cast<const CacheLine*>(static_cast<const CpuWeight&>(weight).panels().data);
+    pool_.ForRange((weight.bytes() + 63) / 64, kReadGrain,
+                   [&](int64_t begin, int64_t end) { ReadLines(lines + begin, end - begin); });
   }
 
   void DecodeRows(DType type, const std::byte* packed, F32View out) override {
@@ -325,6 +349,7 @@ class CpuBackend final : public Backend {
  private:
   // Rows of small operations per thread: below, waking a thread costs more than it saves.
   static constexpr int64_t kRowGrain = 4;
+  static constexpr int64_t kReadGrain = 64;  // lines of a plain read
 
   static constexpr int64_t kConvGrain = 32;
 

@@ -1,28 +1,49 @@
 // trine bench: tokens per second of prefill (pp N: one prompt of N tokens) and of decode (tg N: N
 // tokens, one after another), through the whole engine: broadcast, all ranks, choice of the token.
-// Tokenising is not included. Columns as llama-bench has them.
+// Tokenising is not included. Options, columns and forms as llama-bench has them; beside them where
+// the time goes, and for decode how fast the weights were read, against a plain read of the same
+// bytes between the repetitions.
+//
+// All ranks go through the same tests. The engine and its collectives are timed by what stands
+// before them (TimedBackend, TimedCommunicator).
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <nlohmann/json.hpp>
+#include <cstring>
+#include <span>
 
+#include "src/commands/bench_report.h"
 #include "src/commands/commands.h"
+#include "src/engine/timed_backend.h"
+#include "src/engine/timed_communicator.h"
 
 namespace trine {
 namespace {
 
-struct Test {
-  int64_t prompt = 0;    // tokens of prefill that count
-  int64_t generate = 0;  // tokens of decode that count
-  std::string Name() const {
-    return prompt > 0 ? "pp" + std::to_string(prompt) : "tg" + std::to_string(generate);
-  }
-};
+using Clock = std::chrono::steady_clock;
 
-struct Measured {
-  Test test;
-  double mean = 0, stddev = 0;  // tokens per second
-};
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+template <typename T>
+Bytes ToBytes(std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  return Bytes(bytes.begin(), bytes.end());
+}
+
+template <typename T>
+std::vector<T> FromBytes(const Bytes& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
 
 // A prompt of the same pseudo-random tokens every time.
 std::vector<int32_t> TestPrompt(int64_t tokens, int64_t vocab) {
@@ -35,128 +56,274 @@ std::vector<int32_t> TestPrompt(int64_t tokens, int64_t vocab) {
   return prompt;
 }
 
-// Seconds from the first step to the last. For decode the first token comes from the one-token
-// prompt's step, so every step generates one.
-Result<double> TimeOnce(Session& session, const Test& test) {
-  Scheduler scheduler(session.scheduler_limits());
-  Request request;
-  request.prompt = TestPrompt(std::max<int64_t>(1, test.prompt), session.tokenizer().size());
-  request.max_tokens = static_cast<int32_t>(std::max<int64_t>(1, test.generate));
-  request.sampling.temperature = 0;
-  TRINE_ASSIGN(const int64_t id, scheduler.Submit(std::move(request)));
-  (void)id;
-  const auto start = std::chrono::steady_clock::now();
-  while (!scheduler.idle()) {
-    for (const TokenEvent& event : session.Step(scheduler)) {
-      if (event.finish != FinishReason::kFault) continue;
-      return BadInput(test.Name() + ": a value was not finite or beyond 2^22; nothing to time");
+// The last step of a prefill generates a token as well. Where there is none that counts, a prompt
+// of one token takes its place, so that every step of the decode generates one.
+int64_t PromptTokens(const BenchTest& test) {
+  return test.depth + std::max<int64_t>(1, test.prompt);
+}
+int64_t GeneratedTokens(const BenchTest& test) {
+  return test.generate + (test.prompt > 0 ? 1 : 0);
+}
+int64_t ContextTokens(const BenchTest& test) {
+  return PromptTokens(test) + GeneratedTokens(test);
+}
+
+// In llama-bench's order.
+std::vector<BenchTest> ListTests(const Settings& settings) {
+  std::vector<BenchTest> tests;
+  for (const int64_t depth : settings.bench_depth) {
+    for (const int64_t batch : settings.bench_batch) {
+      for (const int64_t n : settings.bench_prompt) {
+        if (n > 0) tests.push_back({n, 0, depth, batch});
+      }
+      for (const int64_t n : settings.bench_generate) {
+        if (n > 0) tests.push_back({0, n, depth, batch});
+      }
+      for (const auto& [prompt, generate] : settings.bench_pairs) {
+        tests.push_back({prompt, generate, depth, batch});
+      }
     }
   }
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return tests;
 }
 
-Result<Measured> Measure(Session& session, const Test& test, int repetitions) {
-  TRINE_ASSIGN(const double warm_up, TimeOnce(session, test));
-  (void)warm_up;
-  const auto tokens = static_cast<double>(test.prompt + test.generate);
-  double sum = 0, squares = 0;
-  for (int i = 0; i < repetitions; ++i) {
-    TRINE_ASSIGN(const double seconds, TimeOnce(session, test));
-    sum += tokens / seconds;
-    squares += tokens / seconds * (tokens / seconds);
-  }
-  const double mean = sum / repetitions;
-  const double variance = std::max(0.0, squares / repetitions - mean * mean);
-  const double unbiased = repetitions > 1 ? variance * repetitions / (repetitions - 1) : 0;
-  return Measured{test, mean, std::sqrt(unbiased)};
-}
-
-struct Row {
-  std::string model, type, device, comm;
-  double gib = 0, billions = 0;
-  int np = 1, threads = 1;
+// Nanoseconds of a test's repetitions, mean over ranks. A rank's total is its own, so that what it
+// timed lies within.
+struct Account {
+  double total = 0;
+  std::array<double, kOpClassNames.size()> ops{};
+  CollectiveTimes collectives;
 };
 
-Row Describe(const Session& session, const Ranks& ranks) {
-  Row row;
-  row.model = session.config().architecture;
-  row.np = ranks.world.size;
-  row.threads = session.backend().threads();
-  row.device = session.backend().Describe();
-  row.comm = std::string(ranks.comm.name());
-  int64_t elements = 0, bytes = 0, largest = 0;
-  for (const TensorInfo& tensor : session.store().tensors()) {
-    elements += tensor.elements();
-    bytes += tensor.bytes;
-    if (tensor.name.ends_with("ffn_down.weight") && tensor.elements() > largest) {
-      largest = tensor.elements();
-      row.type = Info(tensor.type).name;
+// The tests on one rank. Every call is collective, and its results are rank 0's.
+class Bench {
+ public:
+  Bench(Ranks ranks, Session& session, TimedBackend& backend, TimedCommunicator& comm)
+      : ranks_(ranks), session_(session), backend_(backend), comm_(comm) {
+    for (const auto& claims : session.plan().claims) {
+      for (const Claim& claim : claims) {
+        if (!claim.kernel.layout.empty()) weight_bytes_ += static_cast<double>(claim.resident);
+      }
     }
   }
-  row.gib = static_cast<double>(bytes) / (1 << 30);
-  row.billions = static_cast<double>(elements) / 1e9;
-  return row;
+
+  Result<BenchResult> Measure(const BenchTest& test, int repetitions);
+
+ private:
+  Result<double> Run(const BenchTest& test);
+  Status Step(Scheduler& scheduler, const BenchTest& test);
+  void AddTimes(Account& account);
+  double SecondsOfPlainRead();
+
+  const Ranks ranks_;
+  Session& session_;
+  TimedBackend& backend_;
+  TimedCommunicator& comm_;
+  double run_seconds_ = 0;      // of the last timed run on this rank, its end with the others
+  double weight_bytes_ = 0;     // of all ranks, as the backends keep them
+  size_t notes_of_a_step_ = 0;  // at most, of collectives
+};
+
+Status Bench::Step(Scheduler& scheduler, const BenchTest& test) {
+  for (const TokenEvent& event : session_.Step(scheduler)) {
+    if (event.finish != FinishReason::kFault) continue;
+    return BadInput(test.Name() + ": a value was not finite or beyond 2^22; nothing to time");
+  }
+  return {};
 }
 
-void PrintText(const Row& row, const std::vector<Measured>& results, bool csv) {
-  const char* header =
-      csv ? "model,type,size_gib,params_b,device,comm,np,test,tokens_per_second,stddev\n"
-          : "| model | type | size | params | device | comm | np | test | t/s |\n"
-            "| --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: |\n";
-  std::fputs(header, stdout);
-  for (const Measured& measured : results) {
-    std::printf(csv ? "%s,%s,%.3f,%.3f,\"%s\",%s,%d,%s,%.3f,%.3f\n"
-                    : "| %s | %s | %.2f GiB | %.2f B | %s | %s | %d | %s | %.2f ± %.2f |\n",
-                row.model.c_str(), row.type.c_str(), row.gib, row.billions, row.device.c_str(),
-                row.comm.c_str(), row.np, measured.test.Name().c_str(), measured.mean,
-                measured.stddev);
-  }
+// Fills the context, then times the rest: seconds from the first step to the last.
+Result<double> Bench::Run(const BenchTest& test) {
+  Scheduler scheduler(session_.scheduler_limits());
+  const int64_t batch = std::min(test.batch, session_.scheduler_limits().step_tokens);
+  const Status filled = RunSession(ranks_, session_, [&]() -> Status {
+    Request request;
+    request.prompt = TestPrompt(PromptTokens(test), session_.tokenizer().size());
+    request.max_tokens = static_cast<int32_t>(GeneratedTokens(test));
+    request.sampling.temperature = 0;
+    TRINE_RETURN_IF_ERROR(scheduler.Submit(std::move(request)).status());
+    for (int64_t left = test.depth; left > 0; left -= std::min(batch, left)) {
+      scheduler.LimitStep(std::min(batch, left));
+      TRINE_RETURN_IF_ERROR(Step(scheduler, test));
+    }
+    return {};
+  });
+  TRINE_RETURN_IF_ERROR(filled);
+  scheduler.LimitStep(batch);
+  backend_.Clear();
+  comm_.Clear(notes_of_a_step_ * static_cast<size_t>(test.steps()));
+  ranks_.control.Barrier();
+  double seconds = 0;
+  const auto start = Clock::now();
+  const Status timed = RunSession(ranks_, session_, [&]() -> Status {
+    while (!scheduler.idle()) TRINE_RETURN_IF_ERROR(Step(scheduler, test));
+    seconds = SecondsSince(start);
+    return {};
+  });
+  run_seconds_ = SecondsSince(start);
+  TRINE_RETURN_IF_ERROR(timed);
+  return seconds;
 }
 
-void PrintJson(const Row& row, const std::vector<Measured>& results) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Measured& measured : results) {
-    list.push_back({{"model", row.model},
-                    {"type", row.type},
-                    {"np", row.np},
-                    {"threads", row.threads},
-                    {"device", row.device},
-                    {"comm", row.comm},
-                    {"test", measured.test.Name()},
-                    {"tokens_per_second", measured.mean},
-                    {"stddev", measured.stddev}});
+void Bench::AddTimes(Account& account) {
+  const std::vector<Bytes> totals =
+      ranks_.control.AllGather(ToBytes(std::span<const double>(&run_seconds_, 1)));
+  const std::vector<Bytes> ops =
+      ranks_.control.AllGather(ToBytes(std::span<const int64_t>(backend_.times())));
+  const std::vector<Bytes> notes =
+      ranks_.control.AllGather(ToBytes(std::span<const CollectiveNote>(comm_.notes())));
+  const double ranks = ranks_.world.size;
+  std::vector<std::vector<CollectiveNote>> by_rank;
+  for (size_t rank = 0; rank < ops.size(); ++rank) {
+    account.total += FromBytes<double>(totals[rank])[0] * 1e9 / ranks;
+    const std::vector<int64_t> times = FromBytes<int64_t>(ops[rank]);
+    for (size_t i = 0; i < times.size(); ++i) {
+      account.ops[i] += static_cast<double>(times[i]) / ranks;
+    }
+    by_rank.push_back(FromBytes<CollectiveNote>(notes[rank]));
   }
-  std::printf("%s\n", list.dump(2).c_str());
+  const CollectiveTimes times = SplitCollectives(by_rank);
+  account.collectives.comm += times.comm;
+  account.collectives.wait += times.wait;
 }
 
-Status RunTests(const Settings& settings, const Ranks& ranks, Session& session) {
-  std::vector<Test> tests;
-  for (const int64_t n : settings.bench_prompt) {
-    if (n > 0) tests.push_back({n, 0});
+// Every weight once, by all ranks at the same time: the slowest rank's seconds, median of several.
+double Bench::SecondsOfPlainRead() {
+  constexpr size_t kReads = 5;
+  std::vector<double> mine(kReads), slowest(kReads);
+  for (double& seconds : mine) {
+    ranks_.control.Barrier();
+    const auto start = Clock::now();
+    backend_.ReadWeights();
+    seconds = SecondsSince(start);
   }
-  for (const int64_t n : settings.bench_generate) {
-    if (n > 0) tests.push_back({0, n});
+  for (const Bytes& bytes : ranks_.control.AllGather(ToBytes(std::span<const double>(mine)))) {
+    const std::vector<double> theirs = FromBytes<double>(bytes);
+    for (size_t i = 0; i < kReads; ++i) slowest[i] = std::max(slowest[i], theirs[i]);
   }
-  std::vector<Measured> results;
-  for (const Test& test : tests) {
-    TRINE_ASSIGN(const Measured measured, Measure(session, test, settings.repetitions));
-    results.push_back(measured);
+  return Median(slowest);
+}
+
+double MeanOf(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double StandardDeviation(const std::vector<double>& values, double mean) {
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return values.size() < 2 ? 0 : std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+void AddShares(const Account& account, bool one_host, BenchResult& result) {
+  const auto& [comm, wait] = account.collectives;
+  if (one_host) {
+    result.comm_fraction = comm / account.total;
+    result.wait_fraction = wait / account.total;
   }
-  const Row row = Describe(session, ranks);
-  if (settings.output == "json") {
-    PrintJson(row, results);
-  } else {
-    PrintText(row, results, /*csv=*/settings.output == "csv");
+  double rest = account.total - comm - wait;
+  for (size_t i = 0; i < account.ops.size(); ++i) {
+    result.split.emplace_back(kOpClassNames[i], account.ops[i] / account.total);
+    rest -= account.ops[i];
   }
+  result.split.emplace_back("collectives", (comm + wait) / account.total);
+  result.split.emplace_back("rest", rest / account.total);
+}
+
+Result<BenchResult> Bench::Measure(const BenchTest& test, int repetitions) {
+  // The buffers grow to a step's size, the notes to as many as a step makes.
+  const BenchTest warm_up{std::min(test.prompt, test.batch), std::min<int64_t>(test.generate, 1), 0,
+                          test.batch};
+  TRINE_RETURN_IF_ERROR(Run(warm_up).status());
+  notes_of_a_step_ = std::max(notes_of_a_step_, comm_.notes().size());
+
+  BenchResult result;
+  result.test = test;
+  Account account;
+  std::vector<double> reads, fractions;
+  for (int i = 0; i < repetitions; ++i) {
+    TRINE_ASSIGN(const double seconds, Run(test));
+    AddTimes(account);
+    result.samples.push_back(static_cast<double>(test.tokens()) / seconds);
+    if (test.prompt > 0) continue;
+    reads.push_back(weight_bytes_ / SecondsOfPlainRead());
+    fractions.push_back(weight_bytes_ * result.samples.back() / reads.back());
+  }
+  result.mean = MeanOf(result.samples);
+  result.stddev = StandardDeviation(result.samples, result.mean);
+  AddShares(account, ranks_.world.local_size == ranks_.world.size, result);
+  if (test.prompt == 0) {
+    result.weight_gb_per_second = weight_bytes_ * result.mean * 1e-9;
+    result.read_gb_per_second = Median(reads) * 1e-9;
+    result.read_fraction = Median(fractions);
+  }
+  return result;
+}
+
+BenchSubject Describe(const Settings& settings, const Session& session, const Ranks& ranks) {
+  BenchSubject subject;
+  subject.model = session.config().architecture;
+  subject.file = session.store().name();
+  subject.np = ranks.world.size;
+  subject.threads = session.backend().threads();
+  subject.device = session.backend().Describe();
+  subject.comm = std::string(ranks.comm.name());
+  subject.compute = settings.compute;
+  subject.cache_type = settings.cache_type;
+  int64_t largest = 0;
+  for (const TensorInfo& tensor : session.store().tensors()) {
+    subject.parameters += tensor.elements();
+    subject.bytes += tensor.bytes;
+    if (tensor.name.ends_with("ffn_down.weight") && tensor.elements() > largest) {
+      largest = tensor.elements();
+      subject.type = Info(tensor.type).name;
+    }
+  }
+  return subject;
+}
+
+Status RunTests(const std::vector<BenchTest>& tests, int repetitions, Bench& bench,
+                BenchReport* report) {
+  for (const BenchTest& test : tests) {
+    TRINE_ASSIGN(const BenchResult result, bench.Measure(test, repetitions));
+    if (report != nullptr) report->Add(result);
+  }
+  if (report != nullptr) report->Finish();
   return {};
 }
 
 }  // namespace
 
 Status BenchCommand(const Settings& settings, Ranks ranks) {
+  const std::vector<BenchTest> tests = ListTests(settings);
+  const BenchTest& longest = *std::max_element(
+      tests.begin(), tests.end(),
+      [](const auto& a, const auto& b) { return ContextTokens(a) < ContextTokens(b); });
+  TimedCommunicator comm(ranks.comm);
+  TimedBackend* backend = nullptr;
   TRINE_ASSIGN(const std::unique_ptr<Session> session,
-               OpenSession(settings, ranks, /*sequences=*/1));
-  return RunSession(ranks, *session, [&] { return RunTests(settings, ranks, *session); });
+               OpenSession(settings, {ranks.world, ranks.control, comm}, /*sequences=*/1,
+                           [&](SessionOptions& options) {
+                             if (options.context != 0) {  // as llama-bench, what the tests need
+                               options.context = std::max(options.context, ContextTokens(longest));
+                             }
+                             options.step_tokens = *std::ranges::max_element(settings.bench_batch);
+                             options.decorate = [&](std::unique_ptr<Backend> inner) {
+                               auto timed = std::make_unique<TimedBackend>(std::move(inner));
+                               backend = timed.get();
+                               return timed;
+                             };
+                           }));
+  if (ContextTokens(longest) > session->context()) {
+    return BadInput(longest.Name() + " needs a context of " +
+                    std::to_string(ContextTokens(longest)) +
+                    " tokens, but the model was made for " + std::to_string(session->context()) +
+                    "; ask for less");
+  }
+  Bench bench(ranks, *session, *backend, comm);
+  BenchReport report(Describe(settings, *session, ranks), settings.output);
+  return RunTests(tests, settings.repetitions, bench, ranks.world.rank == 0 ? &report : nullptr);
 }
 
 }  // namespace trine

@@ -55,9 +55,10 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 void PrintKernels(const std::vector<std::vector<Claim>>& claims_by_rank);
 
 // What run, bench and perplexity share: a session from the settings for `sequences` at once, with a
-// progress bar on a terminal and a line on stderr that says what runs where. logit_bytes as in
-// SessionOptions. Collective.
-Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
-                                             int64_t sequences, int64_t logit_bytes = 0);
+// progress bar on a terminal and a line on stderr that says what runs where. `adjust` may change
+// what the settings ask for. Collective.
+Result<std::unique_ptr<Session>> OpenSession(
+    const Settings& settings, Ranks ranks, int64_t sequences,
+    const std::function<void(SessionOptions&)>& adjust = {});
 
 }  // namespace trine

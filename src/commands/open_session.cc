@@ -52,7 +52,8 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
 }
 
 Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ranks,
-                                             int64_t sequences, int64_t logit_bytes) {
+                                             int64_t sequences,
+                                             const std::function<void(SessionOptions&)>& adjust) {
   const CoreCount cores = CountCores();
   const int threads =
       settings.threads > 0 ? settings.threads : DefaultThreads(cores, ranks.world.local_size);
@@ -64,7 +65,7 @@ Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ran
   if (first) progress = TerminalProgress("loading");
   const auto start = std::chrono::steady_clock::now();
   SessionOptions options = ToOptions(settings, threads, sequences);
-  options.logit_bytes = logit_bytes;
+  if (adjust) adjust(options);
   TRINE_ASSIGN(std::unique_ptr<Session> session,
                Session::Open(options, ranks.control, ranks.comm, progress));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

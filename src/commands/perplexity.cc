@@ -294,7 +294,8 @@ Status PerplexityCommand(const Settings& settings, Ranks ranks) {
           ? 1
           : std::clamp<int64_t>(settings.batch / settings.context, 1, kMostWindowsAtOnce);
   TRINE_ASSIGN(const std::unique_ptr<Session> session,
-               OpenSession(settings, ranks, at_once, kLogitBytes));
+               OpenSession(settings, ranks, at_once,
+                           [](SessionOptions& options) { options.logit_bytes = kLogitBytes; }));
   return RunSession(ranks, *session,
                     [&] { return Measure(settings, std::move(inputs), *session); });
 }

@@ -2,6 +2,7 @@
 // by launcher/cli.cc; the commands read it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -50,12 +51,15 @@ struct Settings {
   // bench
   std::vector<int64_t> bench_prompt = {512};
   std::vector<int64_t> bench_generate = {128};
+  std::vector<std::array<int64_t, 2>> bench_pairs;  // prompt, generate
+  std::vector<int64_t> bench_depth = {0};
+  std::vector<int64_t> bench_batch = {512};  // in place of `batch`
   int repetitions = 5;
 
   int plan_ranks = 1;  // plan
 
   // inspect, bench, plan, tokenize
-  std::string output = "md";  // md, csv, json; inspect and tokenize: json or text
+  std::string output = "md";  // md, csv, json, jsonl, sql; inspect and tokenize: json or text
   bool json = false;
   bool sha256 = false;
   std::string verify;  // inspect: file of checksums; empty: none

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,8 @@ struct SessionOptions {
   int64_t logit_rows = 0;     // per step; 0: one a sequence
   int64_t logit_bytes = 0;    // or as many rows as these hold; rank 0 has up to three copies
   std::vector<double> split;  // weights of the ranks; empty: equal
+  // What is to stand between the engine and its backend, e.g. to time it; empty: nothing.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> decorate;
 };
 
 struct JobPlan {

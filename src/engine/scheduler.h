@@ -50,6 +50,9 @@ class Scheduler {
 
   bool idle() const { return waiting_.empty() && running_.empty(); }
 
+  // The most tokens of the steps that follow; no more than the limits say.
+  void LimitStep(int64_t tokens) { limits_.step_tokens = tokens; }
+
   // The next step; not idle. Every call is followed by one Complete.
   StepCommand Next();
 
@@ -78,7 +81,7 @@ class Scheduler {
   void AddLogitRow(Sequence& sequence, StepCommand& command);
   TokenEvent Append(Sequence& sequence, const RowResult& row) const;
 
-  const SchedulerLimits limits_;
+  SchedulerLimits limits_;
   PageAllocator pages_;
   int64_t reserved_pages_ = 0;  // promised to running sequences, not taken yet
   std::vector<int32_t> free_slots_;
