@@ -78,6 +78,7 @@ TEST(TimedBackend, SameLogits_TimesOfWhatTheModelDoes) {
     SessionOptions options;
     options.model = std::string(TRINE_TEST_DATA) + "/tiny/" + name + ".gguf";
     options.context = 64;
+    options.logit_rows = 3;
     const std::vector<Tokens> tokens = {{1, 2, 3, 4, 5, 6, 7}};
     std::vector<Logits> plain, timed;
     ASSERT_TRUE(

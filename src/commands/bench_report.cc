@@ -104,10 +104,11 @@ std::string Values(const Json& flat, char quote, const char* null) {
   return line;
 }
 
+// Its names, as CSV and SQL both take them; SQL's types behind them for a table.
 std::string Names(const Json& flat, bool with_types) {
   std::string line;
   for (const auto& [name, value] : flat.items()) {
-    line += (line.empty() ? "" : ",") + name;
+    line += (line.empty() ? "\"" : ",\"") + name + '"';
     if (!with_types) continue;
     line += value.is_string() ? " TEXT" : value.is_number_integer() ? " INTEGER" : " REAL";
   }
