@@ -1,13 +1,17 @@
 // What the benchmark puts before backend and communicator: it times, and changes nothing.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 
+#include "kernels/cpu/panels.h"
 #include "src/engine/timed_backend.h"
 #include "src/engine/timed_communicator.h"
 #include "tests/job.h"
+#include "tests/kernels.h"
 
 namespace trine {
 namespace {
@@ -64,6 +68,26 @@ TEST(TimedCommunicator, SameResult_OneNoteEach) {
   // Nobody leaves an all-reduce before the last has entered.
   EXPECT_LE(notes[0][0].entry, notes[1][0].exit);
   EXPECT_LE(notes[1][0].entry, notes[0][0].exit);
+}
+
+// A page that may not be read ends the process wherever it lies; 1025 lines of 64 bytes are 16
+// pages and a line.
+TEST(ReadThrough, EveryPageIsRead) {
+  const auto backend = MakeBackend("generic");
+  const WeightDesc desc{DType::kF32, /*rows=*/16, {{0, 1025}}};
+  const LoadedWeight loaded = backend->LoadWeight(desc, [](int64_t, int64_t n, std::byte* out) {
+    std::memset(out, 0, static_cast<size_t>(n * 1025 * 4));
+    return true;
+  });
+  ASSERT_EQ(loaded.weight->bytes(), 1025 * 64);
+  const uint8_t* data = static_cast<const cpu::CpuWeight&>(*loaded.weight).panels().data;
+  backend->ReadThrough(*loaded.weight);
+  for (const int64_t page : {0, 1, 7, 8, 15, 16}) {
+    void* memory = const_cast<uint8_t*>(data) + page * 4096;
+    ASSERT_EQ(mprotect(memory, 4096, PROT_NONE), 0);
+    EXPECT_DEATH(backend->ReadThrough(*loaded.weight), "") << page;
+    ASSERT_EQ(mprotect(memory, 4096, PROT_READ | PROT_WRITE), 0);
+  }
 }
 
 constexpr size_t Index(OpClass op) {

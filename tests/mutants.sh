@@ -52,6 +52,9 @@ mutants=(
   "finite|src/eval/token_score.cc|s/kExponent ? 1u : 0u/kExponent ? 0u : 0u/|eval_test|ScoreToken.NotFinite_IsSeenInEitherRow|NaN passes"
   "covariance|src/eval/perplexity_stats.cc|s/return s.nll - s.reference_nll;/return s.nll;/|eval_test|Compare.RatioKnowsTheCovariance|the ratio forgets the reference"
   "error|src/eval/perplexity_stats.cc|s/squares \/ n \/ (n - 1)/squares \/ n \/ n/|eval_test|Perplexity.MeanAndError|the error divides by n"
+  "collectives|src/engine/timed_communicator.cc|s/std::max(last, rank\[i\].entry)/last/|bench_test|SplitCollectives.WaitingEndsWhenTheLastEnters|waiting ends when rank 0 enters"
+  "op-class|src/engine/timed_backend.cc|s/OpClass::kDelta/OpClass::kNorm/|bench_test|TimedBackend.SameLogits_TimesOfWhatTheModelDoes|the delta rule is timed as a norm"
+  "limit-step|src/engine/scheduler.h|s/limits_.step_tokens = tokens;/static_cast<void>(tokens);/|engine_test|Scheduler.LimitStep_HoldsUntilTheNext|steps keep their length"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
