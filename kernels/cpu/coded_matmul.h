@@ -94,24 +94,25 @@ struct TileAt {
 constexpr int64_t kStreamAhead = 2048;
 constexpr int64_t kStreamsAhead = 1088;
 
-// sums[p * TT + t] += codes of panel p . x of token t, over a unit.
-template <typename Words, int P, int TT, bool kStream>
-TRINE_INLINE static inline void AddDots(const uint8_t* const* codes, const int32_t* x, int64_t unit,
-                                        SumsOf<Words> (&sums)[P * TT]) {
+// sums[p * N + i] += codes of panel p times row i of x, over a unit. x(step, i): four columns of it.
+template <typename Words, int P, int N, bool kStream, typename Rows>
+TRINE_INLINE static inline void AddDots(const uint8_t* const* codes, const Rows& x, int64_t unit,
+                                        SumsOf<Words> (&sums)[P * N]) {
   const uint8_t* at[P];
   Unrolled<P>([&](int p) TRINE_INLINE { at[p] = codes[p]; });
+  int64_t step = 0;
   const auto multiply = [&](const Codes* field) TRINE_INLINE {
-    Unrolled<TT>([&](int t) TRINE_INLINE {
-      const Fours a = Broadcast(x[t]);
+    Unrolled<N>([&](int i) TRINE_INLINE {
+      const Fours a = Broadcast(x(step, i));
       Unrolled<P>([&](int p) TRINE_INLINE {
         if constexpr (Words::kSmall) {
-          sums[p * TT + t] = DotSmall(sums[p * TT + t], field[p], a);
+          sums[p * N + i] = DotSmall(sums[p * N + i], field[p], a);
         } else {
-          sums[p * TT + t] = DotWide(sums[p * TT + t], field[p], a);
+          sums[p * N + i] = DotWide(sums[p * N + i], field[p], a);
         }
       });
     });
-    x += TT;
+    ++step;
   };
   for (int64_t word = unit / (4 * Words::kFields); word > 0; --word) {
     typename Words::Word words[P];
@@ -137,29 +138,45 @@ TRINE_INLINE static inline void AddDots(const uint8_t* const* codes, const int32
   }
 }
 
-// dots[p * TT + t] = start[t] + the exact sum of codes times one plane of x, over a unit.
-template <typename Words, int P, int TT, bool kStream>
-TRINE_INLINE static inline void UnitDots(const uint8_t* const* codes, const int32_t* x,
-                                         int64_t unit, const int32_t* start,
-                                         I32x16 (&dots)[P * TT]) {
-  SumsOf<Words> sums[P * TT];
-  Unrolled<P * TT>([&](int i) TRINE_INLINE {
+// dots[p * N + i] = start[i] + the exact sum of codes times row i of x, over a unit.
+template <typename Words, int P, int N, bool kStream, typename Rows>
+TRINE_INLINE static inline void UnitDots(const uint8_t* const* codes, const Rows& x, int64_t unit,
+                                         const int32_t* start, I32x16 (&dots)[P * N]) {
+  SumsOf<Words> sums[P * N];
+  Unrolled<P * N>([&](int i) TRINE_INLINE {
     if constexpr (Words::kSmall) {
-      sums[i] = StartSmall(start[i % TT]);
+      sums[i] = StartSmall(start[i % N]);
     } else {
-      sums[i] = Set1(start[i % TT]);
+      sums[i] = Set1(start[i % N]);
     }
   });
-  AddDots<Words, P, TT, kStream>(codes, x, unit, sums);
-  Unrolled<P * TT>([&](int i) TRINE_INLINE {
+  AddDots<Words, P, N, kStream>(codes, x, unit, sums);
+  Unrolled<P * N>([&](int i) TRINE_INLINE {
     EndLoop(sums[i]);
     if constexpr (Words::kSmall) {
-      dots[i] = FinishSmall(sums[i], start[i % TT]);
+      dots[i] = FinishSmall(sums[i], start[i % N]);
     } else {
       dots[i] = sums[i];
     }
   });
 }
+
+// The rows of a tile of 8-bit activations [k / 4][TT].
+template <int TT>
+struct EightBitRows {
+  const int32_t* x;
+  TRINE_INLINE int32_t operator()(int64_t step, int row) const { return x[step * TT + row]; }
+};
+// Those of 16-bit activations of tokens [first, first + N): N high ones, then N low ones.
+template <int TT, int N>
+struct SixteenBitRows {
+  const int32_t* high;
+  const int32_t* low;
+  int first;
+  TRINE_INLINE int32_t operator()(int64_t step, int row) const {
+    return (row < N ? high : low)[step * TT + first + row % N];
+  }
+};
 
 // The same for one token and one panel of two-bit fields: a sum for every field, so that products do
 // not wait for each other and no field has to be shifted.
@@ -205,26 +222,27 @@ TRINE_INLINE static inline void AddScaled(float* sums, I32x16 dot, F32x16 by) {
   Store(sums, Fma(ToFloat(dot), by, Load(sums)));
 }
 
-// One unit of 16-bit activations. sums [P][TT][16].
-template <typename Words, int P, int TT, bool kStream>
+// One unit of 16-bit activations for tokens [First, First + N) of a tile. sums [P][TT][16].
+template <typename Words, int P, int TT, int First, int N, bool kStream>
 static inline void AddSixteenBits(const Panels& w, const UnitAt<P>& at, const TileAt<TT>& x,
                                   float* sums) {
-  constexpr int32_t kNone[TT] = {};
-  const Starts<TT> starts(w, x.sums);
-  I32x16 high[P * TT], low[P * TT];
-  UnitDots<Words, P, TT, kStream>(at.codes, x.high, w.unit, kNone, high);
-  UnitDots<Words, P, TT, false>(at.codes, x.low, w.unit, starts.start, low);
-  for (int p = 0; p < P; ++p) {
+  int32_t start[2 * N] = {};
+  for (int t = 0; t < N; ++t) start[N + t] = x.sums[First + t] * -w.code_bias;
+  I32x16 dots[P * 2 * N];
+  UnitDots<Words, P, 2 * N, kStream>(at.codes, SixteenBitRows<TT, N>{x.high, x.low, First}, w.unit,
+                                     start, dots);
+  Unrolled<P>([&](int p) TRINE_INLINE {
     const auto* scales = reinterpret_cast<const float*>(at.scales[p]);
-    for (int t = 0; t < TT; ++t) {
-      const int i = p * TT + t;
-      AddScaled(sums + i * 16, AddShifted(low[i], high[i]),
-                Mul(Load(scales), Set1(x.scales[t])));
-      if (!w.has_min) continue;
-      const F32x16 sum = Set1(x.scales[t] * static_cast<float>(x.sums[t]));
-      Store(sums + i * 16, Fma(Load(scales + 16), sum, Load(sums + i * 16)));
-    }
-  }
+    Unrolled<N>([&](int t) TRINE_INLINE {
+      float* sum = sums + (p * TT + First + t) * 16;
+      const I32x16 dot = AddShifted(dots[p * 2 * N + N + t], dots[p * 2 * N + t]);
+      AddScaled(sum, dot, Mul(Load(scales), Set1(x.scales[First + t])));
+      if (w.has_min) {
+        const float all = x.scales[First + t] * static_cast<float>(x.sums[First + t]);
+        Store(sum, Fma(Load(scales + 16), Set1(all), Load(sum)));
+      }
+    });
+  });
 }
 
 static inline F32x16 HalfScales(const uint8_t* scales) {
@@ -240,7 +258,7 @@ static inline void AddEightBits(const Panels& w, const UnitAt<P>& at, const Tile
   if constexpr (P * TT == 1 && Words::kFields >= 4) {
     dots[0] = OneTokenDot<Words>(at.codes[0], x.low, w.unit, starts.start[0]);
   } else {
-    UnitDots<Words, P, TT, kStream>(at.codes, x.low, w.unit, starts.start, dots);
+    UnitDots<Words, P, TT, kStream>(at.codes, EightBitRows<TT>{x.low}, w.unit, starts.start, dots);
   }
   Unrolled<P>([&](int p) TRINE_INLINE {
     const F32x16 scale = HalfScales(at.scales[p]);
@@ -260,9 +278,9 @@ static inline void AddPair(const Panels& w, const UnitAt<P>& at, const TileAt<TT
   after.NextUnit();
   const Starts<TT> starts(w, x.sums), starts2(w, x.sums + TT);
   I32x16 first[P * TT], second[P * TT];
-  UnitDots<Words, P, TT, kStream>(at.codes, x.low, w.unit, starts.start, first);
-  UnitDots<Words, P, TT, kStream>(after.codes, x.low + w.unit / 4 * TT, w.unit, starts2.start,
-                                  second);
+  UnitDots<Words, P, TT, kStream>(at.codes, EightBitRows<TT>{x.low}, w.unit, starts.start, first);
+  UnitDots<Words, P, TT, kStream>(after.codes, EightBitRows<TT>{x.low + w.unit / 4 * TT}, w.unit,
+                                  starts2.start, second);
   for (int p = 0; p < P; ++p) {
     const F32x16 scale = HalfScales(at.scales[p]), scale2 = HalfScales(after.scales[p]);
     for (int t = 0; t < TT; ++t) {
@@ -291,7 +309,13 @@ static inline void AddColumns(const Panels& w, int64_t columns, UnitAt<P>& at, T
       }
     }
     for (int64_t i = 0; i < units; ++i) {
-      if (x.high != nullptr) AddSixteenBits<Words, P, TT, kStream>(w, at, x, sums);
+      if (x.high != nullptr) {
+        constexpr int kHalf = TT <= 3 ? TT : (TT + 1) / 2;  // two planes each fill the registers
+        AddSixteenBits<Words, P, TT, 0, kHalf, kStream>(w, at, x, sums);
+        if constexpr (kHalf < TT) {
+          AddSixteenBits<Words, P, TT, kHalf, TT - kHalf, false>(w, at, x, sums);
+        }
+      }
       at.NextUnit();
       x.NextUnit(w);
     }
