@@ -426,6 +426,41 @@ TEST(PagedAttention, EveryUnit_MatchesDoubleAndSameBits) {
 
 // ---- candidates
 
+// All tokens at once, and one by one: queries walk the tiles together as their heads and tokens allow.
+// What lies in the pages beyond a query's keys is never read.
+TEST(PagedAttention, TogetherAndAlone_SameBits) {
+  const int32_t tokens = 75;
+  const int64_t head_dim = 40;
+  const std::vector<int32_t> pages = {3, 0, 2}, indptr = {0, 3};
+  for (const std::vector<int32_t>& kv_heads :
+       {std::vector<int32_t>{0, 1}, {0, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 1}}) {
+    Matrix<float> q = RandomMatrix(tokens, std::ssize(kv_heads) * head_dim, 23),
+                  k = RandomMatrix(tokens, 2 * head_dim, 24),
+                  v = RandomMatrix(tokens, 2 * head_dim, 25);
+    for (const char* unit : Units()) {
+      auto backend = MakeBackend(unit, 2);
+      const KvLayout layout{2, head_dim, KvType::kF32};
+      Buffer memory = backend->Allocate(4 * backend->KvPageBytes(layout));
+      std::fill_n(memory.as<float>(), memory.bytes() / 4, NAN);
+      const KvPages kv{memory.as(), layout};
+      std::vector<int32_t> positions, sequences(static_cast<size_t>(tokens), 0);
+      for (int32_t t = 0; t < tokens; ++t) positions.push_back(t);
+      const TokenPlaces places{positions, sequences, indptr, pages, {}};
+      Matrix<float> together(tokens, q.cols), alone(tokens, q.cols);
+      for (int32_t t = 0; t < tokens; ++t) {
+        const TokenPlaces place{std::span(positions).subspan(static_cast<size_t>(t), 1),
+                                std::span(sequences).first(1), indptr, pages, {}};
+        backend->WriteKv(k.view().Rows(t, 1), v.view().Rows(t, 1), place, kv);
+        backend->PagedAttention(q.view().Rows(t, 1), kv_heads, 0.3f, place, kv,
+                                alone.view().Rows(t, 1));
+      }
+      backend->PagedAttention(q.view(), kv_heads, 0.3f, places, kv, together.view());
+      EXPECT_TRUE(SameBits(together.values, alone.values)) << unit << " " << kv_heads.size();
+      EXPECT_FALSE(std::isnan(together.values[0]));
+    }
+  }
+}
+
 TEST(TopCandidates, PenaltiesMaskAndOrder_AsDefined) {
   auto backend = MakeBackend("generic", 2);
   Matrix<float> logits(2, 6);

@@ -1,73 +1,153 @@
-// Causal softmax attention of one query over paged keys, in tiles of one page from position 0.
-// Online softmax (Milakov, Gimelshein 2018). Keys lie transposed, so a score is summed over d alone
-// and values are added key by key: no order depends on the batch. Part of a unit, see simd.h.
+// Causal softmax attention over paged keys, in tiles of one page from position 0. Online softmax
+// (Milakov, Gimelshein 2018). Keys lie transposed, so a score is summed over d alone, and values are
+// added key by key: no order depends on the batch. A few queries that meet the same keys walk the
+// tiles together and share what they load. Part of a unit, see simd.h.
 
-// Scores of the 32 keys of a tile, those at and beyond `valid` as minus infinity.
-template <typename Element>
-static inline void TileScores(const float* q, const Element* keys, int64_t head_dim, float scale,
-                              int64_t valid, float* scores) {
-  F32x16 first = Zero(), second = Zero();
-  for (int64_t d = 0; d < head_dim; ++d) {
-    const F32x16 query = Set1(q[d]);
-    first = Fma(query, LoadLanes(keys + d * kPageTokens), first);
-    second = Fma(query, LoadLanes(keys + d * kPageTokens + 16), second);
+#ifdef TRINE_SIMD_AVX512
+constexpr int kQueriesAtOnce = kBlockQueries;  // two sums each, of 32 registers
+#else
+constexpr int kQueriesAtOnce = 2;
+#endif
+
+// One query on its way through the tiles.
+struct Query {
+  const float* q;  // [D]
+  float* out;      // [D]
+  int64_t keys;    // that it attends to
+  float best = -__builtin_inff(), weight = 0;
+  alignas(64) float scores[kPageTokens];
+  alignas(64) float sum[kMaxHeadDim] = {};
+};
+
+// Scores of the 32 keys of a tile, those at and beyond valid[i] as minus infinity.
+template <int Q, typename Element>
+static inline void TileScores(const Element* keys, int64_t head_dim, float scale,
+                              const int64_t* valid, Query* queries) {
+  F32x16 scores[2 * Q];
+  Unrolled<2 * Q>([&](int i) TRINE_INLINE { scores[i] = Zero(); });
+  for (int64_t d = 0; d < head_dim; ++d, keys += kPageTokens) {
+    const F32x16 first = LoadLanes(keys), second = LoadLanes(keys + 16);
+    Unrolled<Q>([&](int i) TRINE_INLINE {
+      const F32x16 query = Set1(queries[i].q[d]);
+      scores[2 * i] = Fma(query, first, scores[2 * i]);
+      scores[2 * i + 1] = Fma(query, second, scores[2 * i + 1]);
+    });
   }
-  Store(scores, Mul(first, Set1(scale)));
-  Store(scores + 16, Mul(second, Set1(scale)));
-  for (int64_t key = valid; key < kPageTokens; ++key) scores[key] = -__builtin_inff();
+  Unrolled<Q>([&](int i) TRINE_INLINE {
+    Store(queries[i].scores, Mul(scores[2 * i], Set1(scale)));
+    Store(queries[i].scores + 16, Mul(scores[2 * i + 1], Set1(scale)));
+    for (int64_t key = valid[i]; key < kPageTokens; ++key) {
+      queries[i].scores[key] = -__builtin_inff();
+    }
+  });
 }
 
-template <typename Element>
-static void AttendOne(const AttentionTask& task, int64_t token, int64_t head) {
+// Scores to weights, relative to the best so far; returns what the sums before shrink by.
+static inline float TileWeights(Query& query) {
+  const float tile_best = MaxLanes(Max(Load(query.scores), Load(query.scores + 16)));
+  const float new_best = tile_best > query.best ? tile_best : query.best;
+  alignas(64) float shrink[16];
+  Store(shrink, Exp(Set1(query.best - new_best)));
+  const F32x16 first = Exp(Add(Load(query.scores), Set1(-new_best)));
+  const F32x16 second = Exp(Add(Load(query.scores + 16), Set1(-new_best)));
+  Store(query.scores, first);
+  Store(query.scores + 16, second);
+  query.weight = query.weight * shrink[0] + SumLanes(Add(first, second));
+  query.best = new_best;
+  return shrink[0];
+}
+
+// sums = shrink . sums + weights . values [keys][row]
+template <int Q, typename Element>
+static inline void TileValues(const Element* values, int64_t row, const float* shrink,
+                              const int64_t* valid, Query* queries) {
+  int64_t common = valid[0];
+  for (int i = 1; i < Q; ++i) common = valid[i] < common ? valid[i] : common;
+  for (int64_t d = 0; d < row; d += 16) {
+    F32x16 acc[Q];
+    Unrolled<Q>([&](int i) TRINE_INLINE { acc[i] = Mul(Load(queries[i].sum + d), Set1(shrink[i])); });
+    for (int64_t key = 0; key < common; ++key) {
+      const F32x16 value = LoadLanes(values + key * row + d);
+      Unrolled<Q>([&](int i)
+                      TRINE_INLINE { acc[i] = Fma(Set1(queries[i].scores[key]), value, acc[i]); });
+    }
+    Unrolled<Q>([&](int i) TRINE_INLINE {
+      for (int64_t key = common; key < valid[i]; ++key) {
+        acc[i] = Fma(Set1(queries[i].scores[key]), LoadLanes(values + key * row + d), acc[i]);
+      }
+      Store(queries[i].sum + d, acc[i]);
+    });
+  }
+}
+
+// Queries of one sequence and one KV head; those of later tokens come last.
+template <int Q, typename Element>
+static void AttendTogether(const AttentionTask& task, const int32_t* pages, int64_t kv_head,
+                           Query* queries) {
   const KvLayout& layout = task.pages.layout;
   const int64_t head_dim = layout.head_dim, row = KvRowElements(head_dim);
-  const int64_t keys_total = task.places->positions[static_cast<size_t>(token)] + 1;
-  const int32_t sequence = task.places->sequences[static_cast<size_t>(token)];
-  const int32_t* pages =
-      task.places->pages.data() + task.places->page_indptr[static_cast<size_t>(sequence)];
-  const float* q = task.q.row(token) + head * head_dim;
-  alignas(64) float sum[kMaxHeadDim] = {};
-  alignas(64) float scores[kPageTokens];
-  float best = -__builtin_inff(), weight = 0;
-
-  for (int64_t tile = 0; tile * kPageTokens < keys_total; ++tile) {
-    const int64_t left = keys_total - tile * kPageTokens;
-    const int64_t valid = left < kPageTokens ? left : kPageTokens;
-    const Element* keys =
-        reinterpret_cast<const Element*>(task.pages.data) +
-        (pages[tile] * layout.heads + task.kv_heads[head]) * KvHeadElements(head_dim);
-    TileScores(q, keys, head_dim, task.scale, valid, scores);
-    const float tile_best = MaxLanes(Max(Load(scores), Load(scores + 16)));
-    const float new_best = tile_best > best ? tile_best : best;
-    alignas(64) float shrink[16];
-    Store(shrink, Exp(Set1(best - new_best)));
-    const F32x16 first = Exp(Add(Load(scores), Set1(-new_best)));
-    const F32x16 second = Exp(Add(Load(scores + 16), Set1(-new_best)));
-    Store(scores, first);
-    Store(scores + 16, second);
-    weight = weight * shrink[0] + SumLanes(Add(first, second));
-    best = new_best;
-
-    const Element* values = keys + head_dim * kPageTokens;
-    for (int64_t d = 0; d < row; d += 16) {
-      F32x16 acc = Mul(Load(sum + d), Set1(shrink[0]));
-      for (int64_t key = 0; key < valid; ++key) {
-        acc = Fma(Set1(scores[key]), LoadLanes(values + key * row + d), acc);
-      }
-      Store(sum + d, acc);
+  for (int64_t tile = 0; tile * kPageTokens < queries[Q - 1].keys; ++tile) {
+    const Element* keys = reinterpret_cast<const Element*>(task.pages.data) +
+                          (pages[tile] * layout.heads + kv_head) * KvHeadElements(head_dim);
+    int64_t valid[Q];
+    float shrink[Q];
+    int done = 0;  // of the first queries, which end before this tile
+    for (int i = 0; i < Q; ++i) {
+      const int64_t left = queries[i].keys - tile * kPageTokens;
+      valid[i] = left < kPageTokens ? left : kPageTokens;
+      if (left <= 0) ++done;
     }
+    if (done > 0) {
+      for (int i = done; i < Q; ++i) {
+        TileScores<1>(keys, head_dim, task.scale, valid + i, queries + i);
+        shrink[i] = TileWeights(queries[i]);
+        TileValues<1>(keys + head_dim * kPageTokens, row, shrink + i, valid + i, queries + i);
+      }
+      continue;
+    }
+    TileScores<Q>(keys, head_dim, task.scale, valid, queries);
+    for (int i = 0; i < Q; ++i) shrink[i] = TileWeights(queries[i]);
+    TileValues<Q>(keys + head_dim * kPageTokens, row, shrink, valid, queries);
   }
-  float* out = task.out.row(token) + head * head_dim;
-  for (int64_t d = 0; d < head_dim; ++d) out[d] = sum[d] / weight;
+  for (int i = 0; i < Q; ++i) {
+    for (int64_t d = 0; d < head_dim; ++d) queries[i].out[d] = queries[i].sum[d] / queries[i].weight;
+  }
 }
 
-static void Attention(const AttentionTask& task, int64_t begin, int64_t end) {
-  const int64_t heads = task.q.cols / task.pages.layout.head_dim;
-  for (int64_t i = begin; i < end; ++i) {
+template <int Q, typename Element>
+static void AttendUpTo(const AttentionTask& task, const int32_t* pages, int64_t kv_head, int count,
+                       Query* queries) {
+  if (count == Q) return AttendTogether<Q, Element>(task, pages, kv_head, queries);
+  if constexpr (Q > 1) AttendUpTo<Q - 1, Element>(task, pages, kv_head, count, queries);
+}
+
+template <typename Element>
+static void AttendBlock(const AttentionTask& task, const QueryBlock& block) {
+  const int64_t head_dim = task.pages.layout.head_dim;
+  const auto sequence = static_cast<size_t>(task.places->sequences[block.token]);
+  const int32_t* pages = task.places->pages.data() + task.places->page_indptr[sequence];
+  Query queries[kQueriesAtOnce];
+  int count = 0;
+  for (int64_t t = block.token; t < block.token + block.tokens; ++t) {
+    for (int64_t head = block.head; head < block.head + block.heads; ++head) {
+      queries[count] = {};
+      queries[count].q = task.q.row(t) + head * head_dim;
+      queries[count].out = task.out.row(t) + head * head_dim;
+      queries[count].keys = task.places->positions[static_cast<size_t>(t)] + 1;
+      if (++count < kQueriesAtOnce) continue;
+      AttendTogether<kQueriesAtOnce, Element>(task, pages, task.kv_heads[block.head], queries);
+      count = 0;
+    }
+  }
+  AttendUpTo<kQueriesAtOnce, Element>(task, pages, task.kv_heads[block.head], count, queries);
+}
+
+static void Attention(const AttentionTask& task, std::span<const QueryBlock> blocks) {
+  for (const QueryBlock& block : blocks) {
     if (task.pages.layout.type == KvType::kF16) {
-      AttendOne<uint16_t>(task, i / heads, i % heads);
+      AttendBlock<uint16_t>(task, block);
     } else {
-      AttendOne<float>(task, i / heads, i % heads);
+      AttendBlock<float>(task, block);
     }
   }
 }

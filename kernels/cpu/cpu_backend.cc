@@ -253,9 +253,12 @@ class CpuBackend final : public Backend {
   void PagedAttention(F32View q, std::span<const int32_t> kv_heads, float scale,
                       const TokenPlaces& places, const KvPages& pages, F32View out) override {
     const AttentionTask task{q, kv_heads.data(), scale, &places, pages, out};
-    const int64_t heads = q.cols / pages.layout.head_dim;
-    pool_.ForRange(q.rows * heads, 1,
-                   [&](int64_t begin, int64_t end) { kernels_.attention(task, begin, end); });
+    ListQueryBlocks(places, kv_heads, q.rows);
+    pool_.ForRange(std::ssize(query_blocks_), 1, [&](int64_t begin, int64_t end) {
+      kernels_.attention(task, std::span(query_blocks_)
+                                   .subspan(static_cast<size_t>(begin),
+                                            static_cast<size_t>(end - begin)));
+    });
   }
 
   void Rotate(F32View x, const float* signs, int64_t block, Rotation direction,
@@ -365,6 +368,34 @@ class CpuBackend final : public Backend {
     }
   }
 
+  // Dealt out to the threads in turn: the later a token, the more keys it meets.
+  void ListQueryBlocks(const TokenPlaces& places, std::span<const int32_t> kv_heads,
+                       int64_t tokens) {
+    all_blocks_.clear();
+    for (int64_t h = 0, heads = 0; h < std::ssize(kv_heads); h += heads) {
+      const auto same = [&](int64_t head) {
+        return kv_heads[static_cast<size_t>(head)] == kv_heads[static_cast<size_t>(h)];
+      };
+      for (heads = 1; heads < kBlockQueries && h + heads < std::ssize(kv_heads) && same(h + heads);) {
+        ++heads;
+      }
+      for (int64_t t = 0, n = 0; t < tokens; t += n) {
+        const auto sequence = [&](int64_t token) {
+          return places.sequences[static_cast<size_t>(token)];
+        };
+        for (n = 1; n < kBlockQueries / heads && t + n < tokens && sequence(t + n) == sequence(t);) {
+          ++n;
+        }
+        all_blocks_.push_back({t, n, h, heads});
+      }
+    }
+    query_blocks_.clear();
+    const auto count = all_blocks_.size(), dealt = static_cast<size_t>(threads());
+    for (size_t first = 0; first < dealt; ++first) {
+      for (size_t i = first; i < count; i += dealt) query_blocks_.push_back(all_blocks_[i]);
+    }
+  }
+
   static uint64_t SumWords(const int64_t* words, int64_t n) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += static_cast<uint64_t>(words[i]);
@@ -450,6 +481,7 @@ class CpuBackend final : public Backend {
   std::vector<int32_t> sums_;
   std::vector<float> tiles_;
   std::vector<Lanes> kept_;
+  std::vector<QueryBlock> all_blocks_, query_blocks_;
 };
 
 #if defined(__x86_64__)

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 
 #include "kernels/backend.h"
 
@@ -97,6 +98,14 @@ struct AttentionTask {
   F32View out;
 };
 
+// Queries of neighbouring tokens of one sequence and of neighbouring heads that share a KV head: they
+// meet the same keys.
+inline constexpr int kBlockQueries = 6;  // at most, if there is one token or one head
+struct QueryBlock {
+  int64_t token, tokens;
+  int64_t head, heads;
+};
+
 struct DeltaTask {
   F32View qkv, decay, beta, out;  // one sequence's tokens
   DeltaLayout layout;
@@ -138,8 +147,7 @@ struct CpuKernels {
   // Value columns [begin, end), a head's first being a multiple of D, of one sequence's tokens.
   void (*delta_rule)(const DeltaTask& task, int64_t begin, int64_t end);
 
-  // Pairs (token, head) [begin, end), numbered token * heads + head.
-  void (*attention)(const AttentionTask& task, int64_t begin, int64_t end);
+  void (*attention)(const AttentionTask& task, std::span<const QueryBlock> blocks);
 };
 
 // Each is defined in its unit's file; nullptr if the unit was not built for this processor family.
