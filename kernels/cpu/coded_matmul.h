@@ -217,11 +217,6 @@ struct Starts {
   }
 };
 
-// sums += dot * by
-TRINE_INLINE static inline void AddScaled(float* sums, I32x16 dot, F32x16 by) {
-  Store(sums, Fma(ToFloat(dot), by, Load(sums)));
-}
-
 // One unit of 16-bit activations for tokens [First, First + N) of a tile. sums [P][TT][16].
 template <typename Words, int P, int TT, int First, int N, bool kStream>
 static inline void AddSixteenBits(const Panels& w, const UnitAt<P>& at, const TileAt<TT>& x,
@@ -231,18 +226,26 @@ static inline void AddSixteenBits(const Panels& w, const UnitAt<P>& at, const Ti
   I32x16 dots[P * 2 * N];
   UnitDots<Words, P, 2 * N, kStream>(at.codes, SixteenBitRows<TT, N>{x.high, x.low, First}, w.unit,
                                      start, dots);
-  Unrolled<P>([&](int p) TRINE_INLINE {
-    const auto* scales = reinterpret_cast<const float*>(at.scales[p]);
-    Unrolled<N>([&](int t) TRINE_INLINE {
-      float* sum = sums + (p * TT + First + t) * 16;
-      const I32x16 dot = AddShifted(dots[p * 2 * N + N + t], dots[p * 2 * N + t]);
-      AddScaled(sum, dot, Mul(Load(scales), Set1(x.scales[First + t])));
-      if (w.has_min) {
-        const float all = x.scales[First + t] * static_cast<float>(x.sums[First + t]);
-        Store(sum, Fma(Load(scales + 16), Set1(all), Load(sum)));
-      }
+  const auto finish = [&]<bool kHasMin>() TRINE_INLINE {
+    Unrolled<P>([&](int p) TRINE_INLINE {
+      const auto* scales = reinterpret_cast<const float*>(at.scales[p]);
+      Unrolled<N>([&](int t) TRINE_INLINE {
+        float* to = sums + (p * TT + First + t) * 16;
+        const float scale = x.scales[First + t];
+        const I32x16 dot = AddShifted(dots[p * 2 * N + N + t], dots[p * 2 * N + t]);
+        F32x16 sum = Fma(ToFloat(dot), Mul(Load(scales), Set1(scale)), Load(to));
+        if constexpr (kHasMin) {
+          sum = Fma(Load(scales + 16), Set1(scale * static_cast<float>(x.sums[First + t])), sum);
+        }
+        Store(to, sum);
+      });
     });
-  });
+  };
+  if (w.has_min) {
+    finish.template operator()<true>();
+  } else {
+    finish.template operator()<false>();
+  }
 }
 
 static inline F32x16 HalfScales(const uint8_t* scales) {
@@ -263,8 +266,8 @@ static inline void AddEightBits(const Panels& w, const UnitAt<P>& at, const Tile
   Unrolled<P>([&](int p) TRINE_INLINE {
     const F32x16 scale = HalfScales(at.scales[p]);
     Unrolled<TT>([&](int t) TRINE_INLINE {
-      const int i = p * TT + t;
-      AddScaled(sums + i * 16, dots[i], Mul(scale, Set1(x.scales[t])));
+      float* to = sums + (p * TT + t) * 16;
+      Store(to, Fma(ToFloat(dots[p * TT + t]), Mul(scale, Set1(x.scales[t])), Load(to)));
     });
   });
 }
