@@ -58,124 +58,6 @@ Request MakeRequest(int32_t prompt, int32_t generate) {
   return request;
 }
 
-// Completes a step with token 42 for every row.
-std::vector<TokenEvent> CompleteAll(Scheduler& scheduler, const StepCommand& command) {
-  static const Candidate kCandidate{42, 1.0f, 1.0f};
-  const std::vector<Scheduler::RowResult> rows(command.rows.size(), {{&kCandidate, 1}, false});
-  return scheduler.Complete(rows);
-}
-
-TEST(Scheduler, LimitStep_HoldsUntilTheNext) {
-  Scheduler scheduler(Limits());
-  ASSERT_TRUE(scheduler.Submit(MakeRequest(20, 1)).ok());
-  std::vector<size_t> tokens;
-  for (const int64_t limit : {5, 5, 3, 8}) {
-    scheduler.LimitStep(limit);
-    const StepCommand command = scheduler.Next();
-    tokens.push_back(command.tokens.size());
-    CompleteAll(scheduler, command);
-  }
-  EXPECT_EQ(tokens, (std::vector<size_t>{5, 5, 3, 7}));
-  EXPECT_TRUE(scheduler.idle());
-}
-
-TEST(Scheduler, LongPrompt_IsPrefilledInChunksThenDecoded) {
-  Scheduler scheduler(Limits());
-  ASSERT_TRUE(scheduler.Submit(MakeRequest(19, 2)).ok());
-  std::vector<size_t> tokens, rows;
-  std::vector<TokenEvent> events;
-  while (!scheduler.idle()) {
-    const StepCommand command = scheduler.Next();
-    tokens.push_back(command.tokens.size());
-    rows.push_back(command.rows.size());
-    for (const TokenEvent& event : CompleteAll(scheduler, command)) events.push_back(event);
-  }
-  EXPECT_EQ(tokens, (std::vector<size_t>{8, 8, 3, 1}));
-  EXPECT_EQ(rows, (std::vector<size_t>{0, 0, 1, 1}));
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[1].finish, FinishReason::kLength);
-}
-
-TEST(Scheduler, DecodeAndPrefill_ShareAStep) {
-  Scheduler scheduler(Limits());
-  ASSERT_TRUE(scheduler.Submit(MakeRequest(3, 10)).ok());
-  CompleteAll(scheduler, scheduler.Next());
-  ASSERT_TRUE(scheduler.Submit(MakeRequest(20, 1)).ok());
-  const StepCommand command = scheduler.Next();
-  ASSERT_EQ(command.sequences.size(), 2u);
-  EXPECT_EQ(command.sequences[0].tokens, 1);
-  EXPECT_EQ(command.sequences[0].first_position, 3);
-  EXPECT_EQ(command.sequences[1].tokens, 7);
-  EXPECT_NE(command.sequences[0].slot, command.sequences[1].slot);
-  EXPECT_EQ(command.rows.size(), 1u);
-}
-
-TEST(Scheduler, PagesRunOut_LaterRequestsWait) {
-  Scheduler scheduler(Limits());                             // 8 pages of 32 tokens
-  ASSERT_TRUE(scheduler.Submit(MakeRequest(100, 28)).ok());  // 4 pages
-  ASSERT_TRUE(scheduler.Submit(MakeRequest(100, 28)).ok());  // 4 pages
-  ASSERT_TRUE(scheduler.Submit(MakeRequest(1, 1)).ok());     // no slot until one ends
-  std::vector<int64_t> finished;
-  int steps = 0;
-  for (; !scheduler.idle() && steps < 1000; ++steps) {
-    const StepCommand command = scheduler.Next();
-    EXPECT_LE(command.sequences.size(), 2u);
-    for (const TokenEvent& event : CompleteAll(scheduler, command)) {
-      if (event.finish != FinishReason::kNone) finished.push_back(event.request);
-    }
-  }
-  EXPECT_EQ(finished.size(), 3u);
-  EXPECT_LT(steps, 1000);
-}
-
-TEST(Scheduler, ManyRequests_NeverShareAPage) {
-  Scheduler scheduler({.context = 64, .sequences = 5, .step_tokens = 33, .pages = 9, .vocab = 10});
-  for (int i = 0; i < 60; ++i)
-    ASSERT_TRUE(scheduler.Submit(MakeRequest(1 + i % 40, 1 + i % 23)).ok());
-  std::vector<std::vector<int32_t>> pages(5);
-  while (!scheduler.idle()) {
-    const StepCommand command = scheduler.Next();
-    auto page = command.new_pages.begin();
-    for (const SequenceStep& step : command.sequences) {
-      auto& mine = pages[static_cast<size_t>(step.slot)];
-      if (step.first_position == 0) mine.clear();
-      mine.insert(mine.end(), page, page + step.new_pages);
-      page += step.new_pages;
-      EXPECT_EQ(std::ssize(mine), PagesFor(step.first_position + step.tokens));
-    }
-    std::set<int32_t> used;
-    size_t owned = 0;
-    for (const SequenceStep& step : command.sequences) {
-      const auto& mine = pages[static_cast<size_t>(step.slot)];
-      used.insert(mine.begin(), mine.end());
-      owned += mine.size();
-    }
-    EXPECT_EQ(used.size(), owned);
-    CompleteAll(scheduler, command);
-  }
-}
-
-TEST(Scheduler, ImpossibleRequests_AreRefusedWithTheNumbers) {
-  Scheduler scheduler(Limits());
-  EXPECT_EQ(scheduler.Submit(MakeRequest(120, 20)).status().message(),
-            "the prompt has 120 tokens and 20 are to follow, but the context holds 128; use a "
-            "larger --ctx-size");
-  Scheduler small({.context = 128, .sequences = 1, .step_tokens = 8, .pages = 2, .vocab = 10});
-  EXPECT_EQ(small.Submit(MakeRequest(60, 20)).status().message(),
-            "the request needs 3 KV pages of 32 tokens, the cache has 2; ask for fewer tokens");
-}
-
-TEST(Scheduler, StopToken_EndsTheSequence) {
-  Scheduler scheduler(Limits());
-  Request request = MakeRequest(2, 50);
-  request.stop = {7, 42};
-  ASSERT_TRUE(scheduler.Submit(std::move(request)).ok());
-  const auto events = CompleteAll(scheduler, scheduler.Next());
-  ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(events[0].finish, FinishReason::kStop);
-  EXPECT_TRUE(scheduler.idle());
-}
-
 TEST(Scheduler, Penalties_SendTheWindow) {
   Scheduler scheduler(Limits());
   Request request = MakeRequest(4, 3);
@@ -260,17 +142,22 @@ SessionOptions TinyOptions(const std::string& name) {
 
 using Texts = std::map<int64_t, std::vector<TokenEvent>>;
 
-// All requests together on `ranks` ranks; events by request.
-Texts RunRequests(const SessionOptions& options, int ranks, const std::vector<Request>& requests) {
+// All requests together on `ranks` ranks; events by request. pages: of the KV cache that may be used,
+// 0: all.
+Texts RunRequests(const SessionOptions& options, int ranks, const std::vector<Request>& requests,
+                  int64_t pages = 0) {
   Texts texts;
   const Status status = RunJob(ranks, options, [&](Session& session) {
-    Scheduler scheduler(session.scheduler_limits());
+    SchedulerLimits limits = session.scheduler_limits();
+    if (pages > 0) limits.pages = pages;
+    Scheduler scheduler(limits);
     for (const Request& request : requests) ASSERT_TRUE(scheduler.Submit(request).ok());
     while (!scheduler.idle()) {
       for (const TokenEvent& event : session.Step(scheduler)) {
         texts[event.request].push_back(event);
       }
     }
+    EXPECT_EQ(scheduler.preemptions() > 0, pages > 0);
   });
   EXPECT_TRUE(status.ok()) << status.message();
   return texts;
@@ -316,6 +203,28 @@ TEST(Job, SampledTexts_DependOnTheirSeedAlone) {
       EXPECT_EQ(Ids(alone.at(0)), Ids(together.at(static_cast<int64_t>(i)))) << name << i;
     }
     EXPECT_NE(Ids(together.at(1)), Ids(together.at(2)));
+  }
+}
+
+// Sequences that lose their pages and are computed anew go on as if nothing had happened.
+TEST(Job, PreemptedTexts_AreTheSame) {
+  std::vector<Request> requests;
+  for (int32_t i = 0; i < 8; ++i) {
+    Request request = MakeRequest(30 + 7 * i % 20, 50);
+    for (int32_t& token : request.prompt) token = (token + i) * 7 % 250 + 3;
+    request.sampling = {.temperature = 1.2f, .seed = static_cast<uint64_t>(i)};
+    requests.push_back(request);
+  }
+  for (const char* name : {"qwen3_q4_1", "qwen35_a_rot_pq2_0"}) {
+    const SessionOptions options = TinyOptions(name);
+    const Texts whole = RunRequests(options, 1, requests);
+    for (const int ranks : {1, 2, 3}) {
+      const Texts preempted = RunRequests(options, ranks, requests, /*pages=*/7);
+      for (size_t i = 0; i < requests.size(); ++i) {
+        const auto id = static_cast<int64_t>(i);
+        EXPECT_EQ(Ids(preempted.at(id)), Ids(whole.at(id))) << name << " request " << i;
+      }
+    }
   }
 }
 

@@ -58,7 +58,10 @@ mutants=(
   "error|src/eval/perplexity_stats.cc|s/squares \/ n \/ (n - 1)/squares \/ n \/ n/|eval_test|Perplexity.MeanAndError|the error divides by n"
   "collectives|src/engine/timed_communicator.cc|s/std::max(last, rank\[i\].entry)/last/|bench_test|SplitCollectives.WaitingEndsWhenTheLastEnters|waiting ends when rank 0 enters"
   "op-class|src/engine/timed_backend.cc|s/OpClass::kDelta/OpClass::kNorm/|bench_test|TimedBackend.SameLogits_TimesOfWhatTheModelDoes|the delta rule is timed as a norm"
-  "limit-step|src/engine/scheduler.h|s/limits_.step_tokens = tokens;/static_cast<void>(tokens);/|engine_test|Scheduler.LimitStep_HoldsUntilTheNext|steps keep their length"
+  "recompute|src/engine/scheduler.cc|s/last.computed = 0;//|engine_test|Job.PreemptedTexts_AreTheSame|a preempted sequence goes on without its pages"
+  "slot-leak|src/engine/scheduler.cc|s/free_slots_.push_back(sequence.slot);//|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|slots are not given back"
+  "promise|src/engine/scheduler.cc|s/promised > pages_.available()/false/|scheduler_test|Scheduler.Scenarios_GoAsWritten|admitted without pages for its prompt"
+  "limit-step|src/engine/scheduler.h|s/limits_.step_tokens = tokens;/static_cast<void>(tokens);/|scheduler_test|Scheduler.Scenarios_GoAsWritten|steps keep their length"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }

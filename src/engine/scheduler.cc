@@ -34,38 +34,97 @@ Result<int64_t> Scheduler::Submit(Request request) {
                     " KV pages of " + std::to_string(kPageTokens) + " tokens, the cache has " +
                     std::to_string(limits_.pages) + "; ask for fewer tokens");
   }
-  waiting_.push_back(std::move(sequence));
-  return waiting_.back().id;
+  const int64_t id = sequence.id;
+  waiting_[sequence.request.client].push_back(std::move(sequence));
+  return id;
 }
 
+// The client after the one that was served last.
+std::deque<Scheduler::Sequence>* Scheduler::NextClient() {
+  if (waiting_.empty()) return nullptr;
+  auto next = waiting_.upper_bound(last_client_);
+  if (next == waiting_.end()) next = waiting_.begin();
+  return &next->second;
+}
+
+// Those that wait, as long as there are a slot and the pages of all that they have to compute now:
+// one that is admitted makes progress before it can lose its pages.
 void Scheduler::Admit() {
-  while (!waiting_.empty() && !free_slots_.empty()) {
-    Sequence& first = waiting_.front();
-    const int64_t needed = PagesFor(first.limit);
-    if (needed > pages_.available() - reserved_pages_) return;
-    first.reserved = needed;
-    reserved_pages_ += needed;
+  int64_t promised = 0;
+  for (const Sequence& sequence : running_) {
+    promised += PagesFor(std::ssize(sequence.tokens)) - std::ssize(sequence.pages);
+  }
+  while (std::deque<Sequence>* client = NextClient()) {
+    Sequence& first = client->front();
+    promised += PagesFor(std::ssize(first.tokens));
+    if (free_slots_.empty() || promised > pages_.available()) return;
     first.slot = free_slots_.back();
     free_slots_.pop_back();
+    last_client_ = first.request.client;
     running_.push_back(std::move(first));
-    waiting_.pop_front();
+    client->pop_front();
+    if (client->empty()) waiting_.erase(last_client_);
   }
+}
+
+// Tokens for each sequence that still reads its prompt: an even part of what those that decode
+// leave, but no less than a page.
+int64_t Scheduler::PrefillShare() const {
+  int64_t reading = 0, decoding = 0;
+  for (const Sequence& sequence : running_) ++(sequence.pending() > 1 ? reading : decoding);
+  const int64_t left = limits_.step_tokens - decoding;
+  return reading == 0 ? 0 : std::max<int64_t>((left + reading - 1) / reading, kPageTokens);
 }
 
 StepCommand Scheduler::Next() {
   Admit();
   StepCommand command;
   sampled_.clear();
+  const int64_t share = PrefillShare();
+  int64_t decoding = 0;  // behind the sequence that is looked at
+  for (const Sequence& sequence : running_) decoding += sequence.pending() == 1 ? 1 : 0;
   int64_t budget = limits_.step_tokens;
-  for (Sequence& sequence : running_) {
-    const int64_t pending = std::ssize(sequence.tokens) - sequence.computed;
-    const int64_t count = std::min(pending, budget);
-    if (count == 0) break;
-    AddSequence(sequence, count, command);
-    if (count == pending) AddLogitRow(sequence, command);
+  for (size_t i = 0; i < running_.size(); ++i) {
+    const bool decodes = running_[i].pending() == 1;
+    decoding -= decodes ? 1 : 0;
+    const int64_t wanted =
+        decodes ? std::min<int64_t>(1, budget)
+                : std::min({running_[i].pending(), share, std::max<int64_t>(0, budget - decoding)});
+    const int64_t count = HoldPages(i, wanted);
+    if (count == 0) continue;
+    AddSequence(running_[i], count, command);
+    if (running_[i].pending() == 0) AddLogitRow(running_[i], command);
     budget -= count;
   }
+  TRINE_CHECK(!command.sequences.empty(), "a scheduler that is not idle has a next step");
   return command;
+}
+
+// How many of the next `count` tokens of the nth running sequence can have pages: those behind it
+// give up theirs, the last first.
+int64_t Scheduler::HoldPages(size_t nth, int64_t count) {
+  const Sequence& sequence = running_[nth];
+  for (;;) {
+    const int64_t held = std::ssize(sequence.pages) + pages_.available();
+    const int64_t fitting = held * kPageTokens - sequence.computed;
+    if (count <= fitting || nth + 1 == running_.size()) return std::min(count, fitting);
+    PreemptLast();
+  }
+}
+
+void Scheduler::PreemptLast() {
+  Sequence last = std::move(running_.back());
+  running_.pop_back();
+  GiveBack(last);
+  last.computed = 0;
+  waiting_[last.request.client].push_front(std::move(last));
+  ++preemptions_;
+}
+
+void Scheduler::GiveBack(Sequence& sequence) {
+  pages_.Release(sequence.pages);
+  free_slots_.push_back(sequence.slot);
+  sequence.slot = -1;
 }
 
 void Scheduler::AddSequence(Sequence& sequence, int64_t count, StepCommand& command) {
@@ -77,14 +136,13 @@ void Scheduler::AddSequence(Sequence& sequence, int64_t count, StepCommand& comm
   while (std::ssize(sequence.pages) < pages) {
     sequence.pages.push_back(pages_.Take());
     command.new_pages.push_back(sequence.pages.back());
-    --sequence.reserved;
-    --reserved_pages_;
     ++step.new_pages;
   }
   const auto first = sequence.tokens.begin() + sequence.computed;
   command.tokens.insert(command.tokens.end(), first, first + count);
   command.sequences.push_back(step);
   sequence.computed += count;
+  sequence.in_step = true;
 }
 
 void Scheduler::AddLogitRow(Sequence& sequence, StepCommand& command) {
@@ -131,14 +189,61 @@ std::vector<TokenEvent> Scheduler::Complete(std::span<const RowResult> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto sequence = std::find_if(running_.begin(), running_.end(),
                                        [&](const Sequence& s) { return s.id == sampled_[i]; });
+    if (sequence->ended != FinishReason::kNone) continue;
     events.push_back(Append(*sequence, rows[i]));
-    if (events.back().finish == FinishReason::kNone) continue;
-    pages_.Release(sequence->pages);
-    reserved_pages_ -= sequence->reserved;
-    free_slots_.push_back(sequence->slot);
-    running_.erase(sequence);
+    sequence->ended = events.back().finish;
+  }
+  for (auto sequence = running_.begin(); sequence != running_.end();) {
+    const bool told = std::any_of(events.begin(), events.end(), [&](const TokenEvent& event) {
+      return event.request == sequence->id;
+    });
+    if (!told && sequence->ended != FinishReason::kNone) {
+      events.push_back({sequence->id, -1, sequence->ended});
+    }
+    sequence->in_step = false;
+    if (sequence->ended != FinishReason::kNone) {
+      GiveBack(*sequence);
+      sequence = running_.erase(sequence);
+    } else {
+      ++sequence;
+    }
   }
   return events;
+}
+
+void Scheduler::End(int64_t request, FinishReason why) {
+  const auto is_it = [&](const Sequence& sequence) { return sequence.id == request; };
+  const auto runs = std::find_if(running_.begin(), running_.end(), is_it);
+  if (runs != running_.end() && runs->in_step) {
+    if (runs->ended == FinishReason::kNone) runs->ended = why;
+    return;
+  }
+  if (runs != running_.end()) {
+    GiveBack(*runs);
+    running_.erase(runs);
+    events_.push_back({request, -1, why});
+    return;
+  }
+  for (auto& [client, sequences] : waiting_) {
+    const auto waits = std::find_if(sequences.begin(), sequences.end(), is_it);
+    if (waits == sequences.end()) continue;
+    sequences.erase(waits);
+    events_.push_back({request, -1, why});
+    if (sequences.empty()) waiting_.erase(client);
+    return;
+  }
+}
+
+void Scheduler::Expire(int64_t now) {
+  std::vector<int64_t> late;
+  const auto look_at = [&](const Sequence& sequence) {
+    if (sequence.request.deadline < now) late.push_back(sequence.id);
+  };
+  std::for_each(running_.begin(), running_.end(), look_at);
+  for (const auto& [client, sequences] : waiting_) {
+    std::for_each(sequences.begin(), sequences.end(), look_at);
+  }
+  for (const int64_t request : late) End(request, FinishReason::kDeadline);
 }
 
 }  // namespace trine

@@ -1,12 +1,19 @@
 // The scheduler: which tokens of which requests make the next step. A state machine without clock,
-// device or message; rank 0 owns it. For now: first come, first served; a request is admitted when
-// a slot and all the pages it can ever need are free, and prefill is cut to the step's token
-// budget.
+// device or message; rank 0 owns it.
+//
+// Continuous batching (Yu et al. 2022): requests join and leave between any two steps. Every
+// sequence that decodes has its token in every step; what is left of the step's tokens is shared
+// evenly among those that still read their prompts. Waiting clients take turns. Pages are taken as
+// they are needed; where none is left, the sequence that was admitted last gives up its own and is
+// computed anew later (Kwon et al. 2023), which gives the same bits.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <string>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "src/core/result.h"
@@ -21,14 +28,16 @@ struct Request {
   int32_t max_tokens = -1;      // to generate; -1: until the context is full
   SamplingParams sampling;
   std::vector<int32_t> stop;  // sorted ids that end the text, and are not part of it
+  int64_t client = 0;         // whose turn it is among those who wait
+  int64_t deadline = std::numeric_limits<int64_t>::max();  // of Expire, in its unit
 };
 
-enum class FinishReason { kNone, kStop, kLength, kFault };
+enum class FinishReason { kNone, kStop, kLength, kFault, kCancelled, kDeadline };
 
-// What a step did for one request.
+// What a step, a cancellation or a deadline did for one request.
 struct TokenEvent {
   int64_t request = 0;
-  int32_t token = -1;  // sampled; a stop token too
+  int32_t token = -1;  // sampled, a stop token too; -1: none
   FinishReason finish = FinishReason::kNone;
 };
 
@@ -36,7 +45,7 @@ struct SchedulerLimits {
   int64_t context = 0;      // tokens of one sequence
   int64_t made_for = 0;     // tokens that the model can do at most
   int64_t sequences = 0;    // at once
-  int64_t step_tokens = 0;  // per step, over all sequences
+  int64_t step_tokens = 0;  // per step, over all sequences; no fewer than `sequences`
   int64_t pages = 0;        // of the KV cache
   int64_t vocab = 0;
 };
@@ -48,6 +57,14 @@ class Scheduler {
   // The request's number, or why it can never run, with both numbers.
   Result<int64_t> Submit(Request request);
 
+  // Ends a request at any moment; one that has ended already is left alone. The event comes from the
+  // next Complete if its tokens are in the step that runs, else from the next TakeEvents.
+  void Cancel(int64_t request) { End(request, FinishReason::kCancelled); }
+  // Ends, in the same way, all requests whose deadline is before `now`.
+  void Expire(int64_t now);
+  std::vector<TokenEvent> TakeEvents() { return std::exchange(events_, {}); }
+
+  // No request is left. One that is not idle has a next step.
   bool idle() const { return waiting_.empty() && running_.empty(); }
 
   // The most tokens of the steps that follow; no more than the limits say.
@@ -64,31 +81,46 @@ class Scheduler {
   };
   std::vector<TokenEvent> Complete(std::span<const RowResult> rows);
 
+  // What is not in use now; all of it when idle.
+  int64_t free_pages() const { return pages_.available(); }
+  int64_t free_slots() const { return std::ssize(free_slots_); }
+  int64_t preemptions() const { return preemptions_; }
+
  private:
   struct Sequence {
     int64_t id = 0;
     Request request;
     std::vector<int32_t> tokens;  // prompt, then what was sampled
+    int64_t limit = 0;            // tokens at which it must end
     int64_t computed = 0;         // tokens whose keys and values are in the cache
-    int64_t reserved = 0;         // pages still to be taken
-    int32_t slot = 0;
+    int32_t slot = -1;
     std::vector<int32_t> pages;
-    int64_t limit = 0;  // tokens at which it must end
+    bool in_step = false;
+    FinishReason ended = FinishReason::kNone;  // while in the step that runs
+
+    int64_t pending() const { return std::ssize(tokens) - computed; }
   };
 
   void Admit();
+  std::deque<Sequence>* NextClient();
+  int64_t PrefillShare() const;
+  int64_t HoldPages(size_t nth, int64_t count);
+  void PreemptLast();
   void AddSequence(Sequence& sequence, int64_t count, StepCommand& command);
   void AddLogitRow(Sequence& sequence, StepCommand& command);
   TokenEvent Append(Sequence& sequence, const RowResult& row) const;
+  void End(int64_t request, FinishReason why);
+  void GiveBack(Sequence& sequence);
 
   SchedulerLimits limits_;
   PageAllocator pages_;
-  int64_t reserved_pages_ = 0;  // promised to running sequences, not taken yet
   std::vector<int32_t> free_slots_;
-  int64_t next_id_ = 0;
-  std::deque<Sequence> waiting_;
+  int64_t next_id_ = 0, last_client_ = -1, preemptions_ = 0;
+  // By client; none is empty. Those that gave up their pages stand in front.
+  std::map<int64_t, std::deque<Sequence>> waiting_;
   std::deque<Sequence> running_;  // in order of admission
   std::vector<int64_t> sampled_;  // ids of the sequences whose rows the last step wants
+  std::vector<TokenEvent> events_;
 };
 
 }  // namespace trine
