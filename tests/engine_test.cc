@@ -228,6 +228,65 @@ TEST(Job, PreemptedTexts_AreTheSame) {
   }
 }
 
+// Tokens and the raw logits they were drawn from.
+struct Reply {
+  std::vector<int32_t> ids;
+  std::vector<float> logits;
+  bool operator==(const Reply&) const = default;
+};
+
+// One request after the other in one session; how many tokens did not have to be computed.
+std::vector<Reply> InTurn(const SessionOptions& options, int ranks,
+                           const std::vector<Request>& requests, int64_t* cached) {
+  std::vector<Reply> all(requests.size());
+  const Status status = RunJob(ranks, options, [&](Session& session) {
+    Scheduler scheduler(session.scheduler_limits());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_TRUE(scheduler.Submit(requests[i]).ok());
+      while (!scheduler.idle()) {
+        const auto keep = [&](std::span<const float> logits) {
+          all[i].logits.insert(all[i].logits.end(), logits.begin(), logits.end());
+        };
+        for (const TokenEvent& event : session.Step(scheduler, keep)) {
+          all[i].ids.push_back(event.token);
+        }
+      }
+    }
+    *cached = scheduler.cached_tokens();
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  return all;
+}
+
+// Turns of a chat, each with the whole text so far, and other beginnings between them: with what is
+// left of earlier turns in the cache, and without.
+TEST(Job, CachedBeginnings_SameBits) {
+  std::vector<Request> requests;
+  for (int32_t turn = 0; turn < 3; ++turn) {
+    for (const int32_t chat : {0, 1}) {
+      Request request = MakeRequest(40 + 25 * turn, 6);
+      for (int32_t& token : request.prompt) token = (token * 7 + chat) % 250 + 3;
+      request.sampling = {.temperature = 1.2f, .seed = static_cast<uint64_t>(turn)};
+      requests.push_back(request);
+    }
+  }
+  for (const char* name : {"qwen3_q4_1", "qwen35_a_rot_ptq1_0"}) {
+    SessionOptions options = TinyOptions(name);
+    options.snapshots = 8;
+    std::vector<Reply> alone;
+    for (const Request& request : requests) {
+      int64_t cached = 0;
+      alone.push_back(InTurn(options, 1, {request}, &cached)[0]);
+      EXPECT_EQ(cached, 0);
+    }
+    for (const int ranks : {1, 2, 3}) {
+      int64_t cached = 0;
+      EXPECT_EQ(InTurn(options, ranks, requests, &cached), alone) << name << " " << ranks;
+      EXPECT_EQ(cached, 2 * (32 + 64)) << name;
+    }
+  }
+}
+
 // A row of the embedding that is not a number ends the request that uses it, and no other.
 TEST(Job, ValueOutOfRange_EndsItsRequestOnly) {
   const std::string bytes = WithoutRow50(DataPath("tiny/llama_f32.gguf"));

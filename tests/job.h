@@ -72,7 +72,7 @@ inline std::vector<Logits> Evaluate(Session& session, const std::vector<Tokens>&
       counts.push_back(count);
       if (count == 0) continue;
       SequenceStep step{static_cast<int32_t>(s), static_cast<int32_t>(first),
-                        static_cast<int32_t>(count), 0};
+                        static_cast<int32_t>(count), 0, first == 0 ? 1 : 0};
       for (; owned[s] < PagesFor(static_cast<int64_t>(first + count)); ++owned[s]) {
         command.new_pages.push_back(pages.Take());
         ++step.new_pages;

@@ -44,7 +44,8 @@ std::map<std::string, int64_t> Numbers(std::istringstream& words) {
 }
 
 // Runs the commands of one scenario; each answers with a line. A step says for each of its
-// sequences NAME:FIRST+TOKENS, /PAGES that are new, * if a token is sampled, then its events.
+// sequences NAME:FIRST+TOKENS, /PAGES that are new, <SNAPSHOT that it begins with, >SNAPSHOT that it
+// leaves, * if a token is sampled, then its events.
 class Scenario {
  public:
   std::string Do(const std::string& line) {
@@ -74,16 +75,19 @@ class Scenario {
                .sequences = n["sequences"],
                .step_tokens = n["step"],
                .pages = n["pages"],
-               .vocab = 100};
+               .vocab = 100,
+               .recurrent = n["recurrent"] != 0,
+               .snapshots = n["snapshots"]};
     scheduler_ = std::make_unique<Scheduler>(limits_);
     return "";
   }
 
   std::string Submit(const std::string& name, std::map<std::string, int64_t>& n) {
     Request request;
-    const auto mark = static_cast<int32_t>(100 + by_mark_.size());  // a prompt of its own token
+    // `like` names one whose prompt it shares; others share nothing.
+    const int32_t mark = n.contains("like") ? static_cast<int32_t>(n["like"]) : next_mark_++;
     request.prompt.assign(static_cast<size_t>(n["prompt"]), mark);
-    by_mark_[mark] = name;
+    if (n.contains("tail")) request.prompt.insert(request.prompt.end(), static_cast<size_t>(n["tail"]), 3);
     request.max_tokens = n.contains("max") ? static_cast<int32_t>(n["max"]) : -1;
     request.sampling.temperature = 0;
     request.client = n["client"];
@@ -102,15 +106,15 @@ class Scenario {
     int32_t token = 0;
     rows_.clear();
     for (const SequenceStep& step : command_.sequences) {
-      if (step.first_position == 0) {
-        by_slot_[step.slot] = by_mark_.at(command_.tokens[static_cast<size_t>(token)]);
-      }
-      text += (text.empty() ? "" : " ") + by_slot_[step.slot] + ":" +
-              std::to_string(step.first_position) + "+" + std::to_string(step.tokens);
+      const std::string name = InSlot(step.slot);
+      text += (text.empty() ? "" : " ") + name + ":" + std::to_string(step.first_position) + "+" +
+              std::to_string(step.tokens);
       if (step.new_pages > 0) text += "/" + std::to_string(step.new_pages);
+      if (step.restore >= 0) text += "<" + std::to_string(step.restore);
+      if (step.save >= 0) text += ">" + std::to_string(step.save);
       token += step.tokens;
       if (row < command_.rows.size() && command_.rows[row].row == token - 1) {
-        rows_.push_back(by_slot_[step.slot]);
+        rows_.push_back(name);
         text += "*";
         ++row;
       }
@@ -146,7 +150,17 @@ class Scenario {
     return std::string(scheduler_->idle() ? "idle" : "busy") + ", " +
            std::to_string(scheduler_->free_slots()) + " slots, " +
            std::to_string(scheduler_->free_pages()) + " pages free, " +
-           std::to_string(scheduler_->preemptions()) + " preempted";
+           std::to_string(scheduler_->preemptions()) + " preempted" +
+           (scheduler_->cached_tokens() > 0
+                ? ", " + std::to_string(scheduler_->cached_tokens()) + " tokens cached"
+                : "");
+  }
+
+  std::string InSlot(int32_t slot) {
+    for (const auto& [request, name] : names_) {
+      if (scheduler_->slot(request) == slot) return name;
+    }
+    return "?";
   }
 
   int64_t id(const std::string& name) {
@@ -159,7 +173,7 @@ class Scenario {
   SchedulerLimits limits_;
   std::unique_ptr<Scheduler> scheduler_;
   std::map<int64_t, std::string> names_;
-  std::map<int32_t, std::string> by_mark_, by_slot_;
+  int32_t next_mark_ = 100;
   StepCommand command_;
   std::vector<std::string> rows_;
   int32_t token_ = 42;
@@ -193,108 +207,209 @@ TEST(Scheduler, Scenarios_GoAsWritten) {
   EXPECT_GE(scenarios, 40);
 }
 
-// A model of what the executor holds: slots and pages by request, from the commands alone.
+// What the executor holds, from the commands alone: the tokens whose keys and values lie in every
+// page, the state in every slot and snapshot, as the tokens that they come from.
 class Ledger {
  public:
   explicit Ledger(const SchedulerLimits& limits) : limits_(limits) {}
 
   void Step(const StepCommand& command) {
+    CheckSizes(command);
+    for (const SequenceStep& step : command.sequences) {
+      if (step.restore >= 0) restored_[step.slot] = snapshots_.at(step.restore);
+    }
     auto page = command.new_pages.begin();
+    auto token = command.tokens.begin();
+    for (const SequenceStep& step : command.sequences) {
+      Slot& slot = slots_[step.slot];
+      if (step.begins != 0) slot = {};
+      slot.pages.insert(slot.pages.end(), page, page + step.new_pages);
+      page += step.new_pages;
+      if (step.begins != 0) {
+        ASSERT_NO_FATAL_FAILURE(Begin(step, slot));
+      }
+      ASSERT_EQ(step.first_position, std::ssize(slot.tokens)) << "it goes on where it was";
+      slot.tokens.insert(slot.tokens.end(), token, token + step.tokens);
+      token += step.tokens;
+      ASSERT_EQ(std::ssize(slot.pages), PagesFor(std::ssize(slot.tokens))) << "no more than needed";
+      for (size_t i = static_cast<size_t>(step.first_position / kPageTokens); i < slot.pages.size();
+           ++i) {
+        const size_t end = std::min(slot.tokens.size(), (i + 1) * kPageTokens);
+        written_.insert(slot.pages[i]);
+        pages_[slot.pages[i]].assign(slot.tokens.begin(),
+                                     slot.tokens.begin() + static_cast<int64_t>(end));
+      }
+      if (step.save >= 0) snapshots_[step.save] = slot.tokens;
+    }
+    ASSERT_EQ(page, command.new_pages.end());
+    ASSERT_EQ(token, command.tokens.end());
+    // A page that is written in a step is no other sequence's.
+    for (const int32_t used : written_) {
+      int holders = 0;
+      for (const SequenceStep& step : command.sequences) {
+        const auto& mine = slots_[step.slot].pages;
+        holders += std::find(mine.begin(), mine.end(), used) != mine.end() ? 1 : 0;
+      }
+      ASSERT_EQ(holders, 1) << "a page used twice";
+    }
+    written_.clear();
+  }
+
+  const std::vector<int32_t>& tokens(int32_t slot) { return slots_[slot].tokens; }
+
+ private:
+  struct Slot {
+    std::vector<int32_t> pages, tokens;
+  };
+
+  void CheckSizes(const StepCommand& command) {
     int64_t tokens = 0;
     std::set<int32_t> slots;
     for (const SequenceStep& step : command.sequences) {
       ASSERT_TRUE(slots.insert(step.slot).second) << "a slot twice in a step";
       ASSERT_LT(step.slot, limits_.sequences);
       ASSERT_GT(step.tokens, 0);
-      auto& mine = pages_[step.slot];
-      if (step.first_position == 0) mine.clear(), next_[step.slot] = 0;
-      ASSERT_EQ(step.first_position, next_[step.slot]) << "a sequence goes on where it was";
-      mine.insert(mine.end(), page, page + step.new_pages);
-      page += step.new_pages;
-      next_[step.slot] += step.tokens;
-      ASSERT_EQ(std::ssize(mine), PagesFor(next_[step.slot])) << "pages of all its tokens, no more";
       tokens += step.tokens;
     }
-    ASSERT_EQ(page, command.new_pages.end());
-    ASSERT_EQ(tokens, std::ssize(command.tokens));
     ASSERT_LE(tokens, limits_.step_tokens);
-    // Sequences of a step hold their pages alone.
-    std::set<int32_t> used;
-    size_t held = 0;
-    for (const int32_t slot : slots) {
-      used.insert(pages_[slot].begin(), pages_[slot].end());
-      held += pages_[slot].size();
-    }
-    ASSERT_EQ(used.size(), held) << "a page used twice";
   }
 
- private:
+  // What a sequence begins with: the tokens of its pages before its first position, the same as
+  // those of the state.
+  void Begin(const SequenceStep& step, Slot& slot) {
+    if (step.first_position == 0) return;
+    ASSERT_EQ(step.first_position % kPageTokens, 0);
+    const auto pages = static_cast<size_t>(step.first_position / kPageTokens);
+    slot.tokens = pages_.at(slot.pages[pages - 1]);
+    ASSERT_EQ(std::ssize(slot.tokens), step.first_position) << "a page that was not full";
+    for (size_t i = 0; i < pages; ++i) {
+      const auto& held = pages_.at(slot.pages[i]);
+      ASSERT_TRUE(std::equal(held.begin(), held.end(), slot.tokens.begin())) << "of another text";
+    }
+    if (limits_.recurrent) {
+      ASSERT_EQ(restored_.at(step.slot), slot.tokens) << "another state";
+    }
+  }
+
   SchedulerLimits limits_;
-  std::map<int32_t, std::vector<int32_t>> pages_;
-  std::map<int32_t, int64_t> next_;
+  std::map<int32_t, Slot> slots_;
+  std::map<int32_t, std::vector<int32_t>> pages_, snapshots_, restored_;
+  std::set<int32_t> written_;
 };
 
-// 100,000 random steps: requests of all lengths come, are cancelled, miss their deadlines and fail,
-// also while a step runs. Nothing is used twice, all ends, and in the end all is free.
+// 100,000 random steps: requests of all lengths that share beginnings come, are cancelled, miss their
+// deadlines and fail, also while a step runs. Nothing is used twice, whoever begins with what others
+// computed gets what its own tokens give, all ends, and in the end all is free.
+class RandomRun {
+ public:
+  explicit RandomRun(std::mt19937& random) : random_(random) {
+    for (auto& base : bases_) {
+      for (int i = 0; i < 400; ++i) base.push_back(static_cast<int32_t>(2 + Below(3)));
+    }
+  }
+
+  void Go() {
+    for (int64_t i = 0; i < 500 || !scheduler_.idle(); ++i) {
+      ASSERT_LT(i, 100000) << "requests that never end";
+      if (i < 500 && Below(3) == 0) Submit();
+      Disturb();
+      ASSERT_NO_FATAL_FAILURE(Note(scheduler_.TakeEvents()));
+      if (scheduler_.idle()) continue;
+      ASSERT_NO_FATAL_FAILURE(Step());
+    }
+    ASSERT_NO_FATAL_FAILURE(Note(scheduler_.TakeEvents()));
+    EXPECT_TRUE(open_.empty());
+    EXPECT_EQ(scheduler_.free_pages(), limits_.pages);
+    EXPECT_EQ(scheduler_.free_slots(), limits_.sequences);
+  }
+
+  int64_t steps = 0, restored = 0;
+  const Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  int64_t Below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+
+  void Submit() {
+    Request request;
+    const auto& base = bases_[Below(2)];
+    const int64_t length = 1 + Below(limits_.context);
+    request.prompt.assign(base.begin(), base.begin() + std::min<int64_t>(length, 400));
+    if (Below(2) == 0) request.prompt.back() = 9;
+    request.max_tokens = static_cast<int32_t>(1 + Below(120));
+    request.client = Below(3);
+    if (Below(4) == 0) request.deadline = Below(2000);
+    request.stop = {1};
+    const std::vector<int32_t> prompt = request.prompt;
+    const Result<int64_t> id = scheduler_.Submit(std::move(request));
+    if (id.ok()) open_[*id] = prompt;
+  }
+
+  void Disturb() {
+    if (!open_.empty() && Below(20) == 0) scheduler_.Cancel(open_.begin()->first + Below(5));
+    if (Below(50) == 0) scheduler_.Expire(Below(1000));
+  }
+
+  void Note(const std::vector<TokenEvent>& events) {
+    for (const TokenEvent& event : events) {
+      ASSERT_TRUE(open_.contains(event.request)) << "an event of a request that has ended";
+      if (event.token >= 0) open_[event.request].push_back(event.token);
+      if (event.finish != FinishReason::kNone) open_.erase(event.request);
+    }
+  }
+
+  void Step() {
+    const StepCommand command = scheduler_.Next();
+    ASSERT_NO_FATAL_FAILURE(ledger_.Step(command));
+    for (const SequenceStep& step : command.sequences) restored += step.restore >= 0 ? 1 : 0;
+    for (const auto& [request, tokens] : open_) {
+      if (scheduler_.slot(request) < 0) continue;
+      const auto& held = ledger_.tokens(scheduler_.slot(request));
+      const bool in_step = std::any_of(
+          command.sequences.begin(), command.sequences.end(),
+          [&](const SequenceStep& step) { return step.slot == scheduler_.slot(request); });
+      if (!in_step) continue;
+      ASSERT_TRUE(std::equal(held.begin(), held.end(), tokens.begin())) << request;
+    }
+    Disturb();
+    std::vector<Candidate> candidates(command.rows.size());
+    std::vector<Scheduler::RowResult> rows;
+    for (Candidate& candidate : candidates) {
+      candidate.id = Below(30) == 0 ? 1 : static_cast<int32_t>(2 + Below(3));
+      rows.push_back({{&candidate, 1}, Below(200) == 0});
+    }
+    ASSERT_NO_FATAL_FAILURE(Note(scheduler_.Complete(rows)));
+    ++steps;
+  }
+
+  std::mt19937& random_;
+  const SchedulerLimits limits_ = {.context = 32 + Below(300),
+                                   .made_for = 1000,
+                                   .sequences = 1 + Below(8),
+                                   .step_tokens = 8 + Below(120),
+                                   .pages = 1 + Below(16),
+                                   .vocab = 10,
+                                   .recurrent = Below(2) == 0,
+                                   .snapshots = Below(6)};
+  Scheduler scheduler_{limits_};
+  Ledger ledger_{limits_};
+  std::vector<int32_t> bases_[2];
+  std::map<int64_t, std::vector<int32_t>> open_;  // tokens of requests that have not ended
+};
+
 TEST(Scheduler, RandomRequests_AllEndAndGiveAllBack) {
   std::mt19937 random(7);
-  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
-  int64_t steps = 0, preemptions = 0, submitted = 0;
+  int64_t steps = 0, preemptions = 0, cached = 0, restored = 0;
   while (steps < 100000) {
-    const SchedulerLimits limits = {.context = 32 + below(300),
-                                    .made_for = 1000,
-                                    .sequences = 1 + below(8),
-                                    .step_tokens = 8 + below(120),
-                                    .pages = 1 + below(16),
-                                    .vocab = 10};
-    Scheduler scheduler(limits);
-    Ledger ledger(limits);
-    std::set<int64_t> open;
-    const auto note = [&](const std::vector<TokenEvent>& events) {
-      for (const TokenEvent& event : events) {
-        ASSERT_TRUE(open.contains(event.request)) << "an event of a request that has ended";
-        if (event.finish != FinishReason::kNone) open.erase(event.request);
-      }
-    };
-    const auto disturb = [&] {
-      if (below(20) == 0) scheduler.Cancel(below(submitted + 1));
-      if (below(50) == 0) scheduler.Expire(below(1000));
-    };
-    submitted = 0;
-    for (int64_t i = 0; i < 500 || !scheduler.idle(); ++i) {
-      if (i < 500 && below(3) == 0) {
-        Request request;
-        request.prompt.assign(static_cast<size_t>(1 + below(limits.context)), 3);
-        request.max_tokens = static_cast<int32_t>(1 + below(120));
-        request.client = below(3);
-        if (below(4) == 0) request.deadline = below(2000);
-        request.stop = {1};
-        const Result<int64_t> id = scheduler.Submit(std::move(request));
-        if (id.ok()) open.insert(*id), submitted = *id;
-      }
-      disturb();
-      note(scheduler.TakeEvents());
-      if (scheduler.idle()) continue;
-      const StepCommand command = scheduler.Next();
-      ASSERT_NO_FATAL_FAILURE(ledger.Step(command));
-      disturb();
-      std::vector<Candidate> candidates(command.rows.size());
-      std::vector<Scheduler::RowResult> rows;
-      for (Candidate& candidate : candidates) {
-        candidate.id = below(30) == 0 ? 1 : 5;
-        rows.push_back({{&candidate, 1}, below(200) == 0});
-      }
-      ASSERT_NO_FATAL_FAILURE(note(scheduler.Complete(rows)));
-      ++steps;
-      ASSERT_LT(i, 100000) << "requests that never end";
-    }
-    note(scheduler.TakeEvents());
-    EXPECT_TRUE(open.empty());
-    EXPECT_EQ(scheduler.free_pages(), limits.pages);
-    EXPECT_EQ(scheduler.free_slots(), limits.sequences);
-    preemptions += scheduler.preemptions();
+    RandomRun run(random);
+    ASSERT_NO_FATAL_FAILURE(run.Go());
+    steps += run.steps;
+    preemptions += run.scheduler().preemptions();
+    cached += run.scheduler().cached_tokens();
+    restored += run.restored;
   }
   EXPECT_GT(preemptions, 300);
+  EXPECT_GT(cached, 100000);
+  EXPECT_GT(restored, 1000);
 }
 
 }  // namespace

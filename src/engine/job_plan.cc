@@ -25,6 +25,8 @@ SchedulerLimits MakeLimits(const SessionOptions& options, const ModelConfig& con
                                   std::max(options.sequences, options.sequences * limits.context));
   limits.pages = options.sequences * PagesFor(limits.context);
   limits.vocab = config.vocab;
+  limits.recurrent = config.recurrent_layers() > 0;
+  limits.snapshots = limits.recurrent ? options.snapshots : 0;
   return limits;
 }
 
@@ -112,7 +114,8 @@ Result<std::vector<RankMemory>> PlanMemory(const WeightStore& store, const Sessi
   RankContext context{*dry, *comm, plan.step, options.kv_type};
   const std::vector<int64_t> replicated = Replicated(model_plan);
   const std::vector<uint8_t> drawable(static_cast<size_t>(model_plan.config.vocab), 1);
-  const ExecutorLimits limits{plan.step, plan.limits.sequences, plan.limits.pages};
+  const ExecutorLimits limits{plan.step, plan.limits.sequences, plan.limits.pages,
+                              plan.limits.snapshots};
   std::vector<RankMemory> ranks;
   for (int rank = 0; rank < model_plan.ranks(); ++rank) {
     const auto r = static_cast<size_t>(rank);

@@ -12,8 +12,10 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
     : model_(model),
       context_(context),
       vocab_shards_(std::move(vocab_shards)),
+      first_snapshot_(limits.sequences),
       cache_(context.backend, model.kv_layout(), model.kv_layers(), limits.pages),
-      states_(context.backend, model.delta_layout(), model.delta_layers(), limits.sequences),
+      states_(context.backend, model.delta_layout(), model.delta_layers(),
+              limits.sequences + limits.snapshots),
       slots_(static_cast<size_t>(limits.sequences)) {
   const Interval shard = model.vocab_shard();
   allowed_ = context.backend.Allocate(shard.size());
@@ -24,6 +26,7 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
 
 const StepResult& RankExecutor::Execute(const StepCommand& command) {
   BuildBatch(command);
+  RestoreStates(command);
   const TokenPlaces places{positions_, sequences_, page_indptr_, pages_, state_slots_};
   const StepBatch batch{command.tokens, places, logit_rows_};
   const int64_t shard = model_.vocab_shard().size();
@@ -34,6 +37,7 @@ const StepResult& RankExecutor::Execute(const StepCommand& command) {
     context_.comm.Abort(
         "an all-reduced row does not add up: the transport or the memory of a rank corrupted it");
   }
+  SaveStates(command);
   NoteFaults(command);
   if (command.gather_logits) GatherLogits(logits);
   GatherCandidates(command, logits);
@@ -52,7 +56,7 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
   auto new_page = command.new_pages.begin();
   for (const SequenceStep& step : command.sequences) {
     Slot& slot = slots_[static_cast<size_t>(step.slot)];
-    if (step.first_position == 0) slot = {};
+    if (step.begins != 0) slot = {};
     slot.pages.insert(slot.pages.end(), new_page, new_page + step.new_pages);
     new_page += step.new_pages;
     for (int32_t i = 0; i < step.tokens; ++i) {
@@ -64,6 +68,19 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
     page_indptr_.push_back(static_cast<int32_t>(pages_.size()));
   }
   for (const LogitRow& row : command.rows) logit_rows_.push_back(row.row);
+}
+
+void RankExecutor::RestoreStates(const StepCommand& command) {
+  for (const SequenceStep& step : command.sequences) {
+    if (step.restore < 0) continue;
+    states_.Copy(context_.backend, first_snapshot_ + step.restore, step.slot);
+  }
+}
+
+void RankExecutor::SaveStates(const StepCommand& command) {
+  for (const SequenceStep& step : command.sequences) {
+    if (step.save >= 0) states_.Copy(context_.backend, step.slot, first_snapshot_ + step.save);
+  }
 }
 
 // A fault stays with its sequence: later tokens attend to the faulty one.

@@ -20,6 +20,7 @@ struct ExecutorLimits {
   StepLimits step;
   int64_t sequences = 0;  // slots
   int64_t pages = 0;      // of the KV cache
+  int64_t snapshots = 0;  // of the recurrent state
 };
 
 // What rank 0 gets from a step; valid until the next one.
@@ -53,6 +54,8 @@ class RankExecutor {
   };
 
   void BuildBatch(const StepCommand& command);
+  void RestoreStates(const StepCommand& command);
+  void SaveStates(const StepCommand& command);
   void NoteFaults(const StepCommand& command);
   void GatherLogits(F32View logits);
   void GatherCandidates(const StepCommand& command, F32View logits);
@@ -61,6 +64,7 @@ class RankExecutor {
   Model& model_;
   RankContext& context_;
   const std::vector<Interval> vocab_shards_;
+  const int64_t first_snapshot_;  // among the state slots: after those of sequences
   KvCache cache_;
   RecurrentState states_;
   Buffer allowed_;  // this rank's shard

@@ -12,4 +12,15 @@ RecurrentState::RecurrentState(Backend& backend, const DeltaLayout& layout, int 
   }
 }
 
+void RecurrentState::Copy(Backend& backend, int64_t from, int64_t to) const {
+  for (const DeltaStates& layer : layers_) {
+    const auto copy = [&](float* slots, int64_t floats) {
+      backend.Copy({slots + from * floats, 1, floats, floats},
+                   {slots + to * floats, 1, floats, floats});
+    };
+    copy(layer.conv, layer.layout.conv_floats());
+    copy(layer.delta, layer.layout.delta_floats());
+  }
+}
+
 }  // namespace trine

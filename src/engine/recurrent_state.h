@@ -13,6 +13,9 @@ class RecurrentState {
   // Memory for `slots` slots of every layer; touched when first used.
   RecurrentState(Backend& backend, const DeltaLayout& layout, int layers, int64_t slots);
 
+  // The state of one slot to another, in every layer.
+  void Copy(Backend& backend, int64_t from, int64_t to) const;
+
   std::span<const DeltaStates> layers() const { return layers_; }
   int64_t bytes() const { return memory_.bytes(); }
 

@@ -7,7 +7,8 @@
 
 namespace trine {
 
-Scheduler::Scheduler(const SchedulerLimits& limits) : limits_(limits), pages_(limits.pages) {
+Scheduler::Scheduler(const SchedulerLimits& limits)
+    : limits_(limits), cache_(limits.pages, limits.snapshots, limits.recurrent) {
   for (int64_t slot = limits.sequences - 1; slot >= 0; --slot) {
     free_slots_.push_back(static_cast<int32_t>(slot));
   }
@@ -52,12 +53,17 @@ std::deque<Scheduler::Sequence>* Scheduler::NextClient() {
 void Scheduler::Admit() {
   int64_t promised = 0;
   for (const Sequence& sequence : running_) {
-    promised += PagesFor(std::ssize(sequence.tokens)) - std::ssize(sequence.pages);
+    promised += PagesFor(std::ssize(sequence.tokens)) - std::ssize(sequence.held.pages);
   }
   while (std::deque<Sequence>* client = NextClient()) {
     Sequence& first = client->front();
     promised += PagesFor(std::ssize(first.tokens));
-    if (free_slots_.empty() || promised > pages_.available()) return;
+    if (free_slots_.empty() || promised > cache_.available()) return;
+    // At least one token is to be computed: its logits are wanted.
+    first.restore = cache_.Find(std::span(first.tokens).first(first.tokens.size() - 1), first.held);
+    first.computed = std::ssize(first.held.pages) * kPageTokens;
+    promised -= std::ssize(first.held.pages);
+    cached_tokens_ += first.computed;
     first.slot = free_slots_.back();
     free_slots_.pop_back();
     last_client_ = first.request.client;
@@ -90,7 +96,7 @@ StepCommand Scheduler::Next() {
     const int64_t wanted =
         decodes ? std::min<int64_t>(1, budget)
                 : std::min({running_[i].pending(), share, std::max<int64_t>(0, budget - decoding)});
-    const int64_t count = HoldPages(i, wanted);
+    const int64_t count = UpToSnapshot(running_[i], HoldPages(i, wanted));
     if (count == 0) continue;
     AddSequence(running_[i], count, command);
     if (running_[i].pending() == 0) AddLogitRow(running_[i], command);
@@ -105,7 +111,7 @@ StepCommand Scheduler::Next() {
 int64_t Scheduler::HoldPages(size_t nth, int64_t count) {
   const Sequence& sequence = running_[nth];
   for (;;) {
-    const int64_t held = std::ssize(sequence.pages) + pages_.available();
+    const int64_t held = std::ssize(sequence.held.pages) + cache_.available();
     const int64_t fitting = held * kPageTokens - sequence.computed;
     if (count <= fitting || nth + 1 == running_.size()) return std::min(count, fitting);
     PreemptLast();
@@ -116,13 +122,26 @@ void Scheduler::PreemptLast() {
   Sequence last = std::move(running_.back());
   running_.pop_back();
   GiveBack(last);
-  last.computed = 0;
   waiting_[last.request.client].push_front(std::move(last));
   ++preemptions_;
 }
 
+// Of the next `count` tokens of a prompt, those up to the end of a page, if the state can be saved
+// there: the last such end in reach.
+int64_t Scheduler::UpToSnapshot(const Sequence& sequence, int64_t count) const {
+  const int64_t end = sequence.computed + count, whole = end / kPageTokens * kPageTokens;
+  if (limits_.snapshots == 0 || whole <= sequence.computed) return count;
+  // What the whole prompt leaves over is computed in a step of its own.
+  return whole - sequence.computed;
+}
+
 void Scheduler::GiveBack(Sequence& sequence) {
-  pages_.Release(sequence.pages);
+  for (const auto& [pages, snapshot] : sequence.saved) cache_.ReturnSnapshot(snapshot);
+  sequence.saved.clear();
+  if (sequence.restore >= 0) cache_.Restored(sequence.held);
+  cache_.Release(sequence.held);
+  sequence.computed = sequence.told = sequence.last_decoded = 0;
+  sequence.restore = -1;
   free_slots_.push_back(sequence.slot);
   sequence.slot = -1;
 }
@@ -132,17 +151,42 @@ void Scheduler::AddSequence(Sequence& sequence, int64_t count, StepCommand& comm
   step.slot = sequence.slot;
   step.first_position = static_cast<int32_t>(sequence.computed);
   step.tokens = static_cast<int32_t>(count);
-  const int64_t pages = PagesFor(sequence.computed + count);
-  while (std::ssize(sequence.pages) < pages) {
-    sequence.pages.push_back(pages_.Take());
-    command.new_pages.push_back(sequence.pages.back());
-    ++step.new_pages;
-  }
+  step.begins = sequence.told == 0 ? 1 : 0;
+  step.restore = std::exchange(sequence.restore, -1);
+  if (step.restore >= 0) cache_.Restored(sequence.held);
+  std::vector<int32_t>& pages = sequence.held.pages;
+  while (std::ssize(pages) < PagesFor(sequence.computed + count)) pages.push_back(cache_.Take());
+  command.new_pages.insert(command.new_pages.end(), pages.begin() + sequence.told, pages.end());
+  step.new_pages = static_cast<int32_t>(std::ssize(pages) - sequence.told);
+  sequence.told = std::ssize(pages);
   const auto first = sequence.tokens.begin() + sequence.computed;
   command.tokens.insert(command.tokens.end(), first, first + count);
-  command.sequences.push_back(step);
   sequence.computed += count;
   sequence.in_step = true;
+  step.save = SaveState(sequence);
+  command.sequences.push_back(step);
+}
+
+// The snapshot that the state after this step goes to: at the end of every page that a step ends
+// with.
+int32_t Scheduler::SaveState(Sequence& sequence) {
+  if (limits_.snapshots == 0 || sequence.computed % kPageTokens != 0) return -1;
+  const int32_t snapshot = cache_.TakeSnapshot();
+  if (snapshot >= 0) sequence.saved.emplace_back(sequence.computed / kPageTokens, snapshot);
+  return snapshot;
+}
+
+// After a good row: what has been computed so far is true, and may serve others.
+void Scheduler::Keep(Sequence& sequence) {
+  cache_.Add(std::span(sequence.tokens).first(static_cast<size_t>(sequence.computed)),
+             sequence.held);
+  for (const auto& [pages, snapshot] : std::exchange(sequence.saved, {})) {
+    const bool decoded = pages * kPageTokens >= std::ssize(sequence.request.prompt);
+    // Of those that are made while decoding the last one is enough.
+    if (decoded && sequence.last_decoded > 0) cache_.Detach(sequence.held, sequence.last_decoded);
+    if (decoded) sequence.last_decoded = pages;
+    cache_.Attach(sequence.held, pages, snapshot);
+  }
 }
 
 void Scheduler::AddLogitRow(Sequence& sequence, StepCommand& command) {
@@ -192,6 +236,7 @@ std::vector<TokenEvent> Scheduler::Complete(std::span<const RowResult> rows) {
     if (sequence->ended != FinishReason::kNone) continue;
     events.push_back(Append(*sequence, rows[i]));
     sequence->ended = events.back().finish;
+    if (sequence->ended != FinishReason::kFault) Keep(*sequence);
   }
   for (auto sequence = running_.begin(); sequence != running_.end();) {
     const bool told = std::any_of(events.begin(), events.end(), [&](const TokenEvent& event) {
@@ -232,6 +277,13 @@ void Scheduler::End(int64_t request, FinishReason why) {
     if (sequences.empty()) waiting_.erase(client);
     return;
   }
+}
+
+int32_t Scheduler::slot(int64_t request) const {
+  for (const Sequence& sequence : running_) {
+    if (sequence.id == request) return sequence.slot;
+  }
+  return -1;
 }
 
 void Scheduler::Expire(int64_t now) {

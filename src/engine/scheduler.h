@@ -5,7 +5,9 @@
 // sequence that decodes has its token in every step; what is left of the step's tokens is shared
 // evenly among those that still read their prompts. Waiting clients take turns. Pages are taken as
 // they are needed; where none is left, the sequence that was admitted last gives up its own and is
-// computed anew later (Kwon et al. 2023), which gives the same bits.
+// computed anew later (Kwon et al. 2023), which gives the same bits. What a sequence computed is kept
+// for others that begin with the same tokens, or for itself, as long as there is room
+// (prefix_cache.h).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +19,7 @@
 #include <vector>
 
 #include "src/core/result.h"
-#include "src/engine/kv_cache.h"
+#include "src/engine/prefix_cache.h"
 #include "src/engine/sampler.h"
 #include "src/engine/step_command.h"
 
@@ -48,6 +50,8 @@ struct SchedulerLimits {
   int64_t step_tokens = 0;  // per step, over all sequences; no fewer than `sequences`
   int64_t pages = 0;        // of the KV cache
   int64_t vocab = 0;
+  bool recurrent = false;  // the model has a state besides the pages
+  int64_t snapshots = 0;   // of that state, for the prefix cache
 };
 
 class Scheduler {
@@ -81,10 +85,12 @@ class Scheduler {
   };
   std::vector<TokenEvent> Complete(std::span<const RowResult> rows);
 
-  // What is not in use now; all of it when idle.
-  int64_t free_pages() const { return pages_.available(); }
+  // What is not in use now, pages that are kept for others included; all of it when idle.
+  int64_t free_pages() const { return cache_.available(); }
   int64_t free_slots() const { return std::ssize(free_slots_); }
   int64_t preemptions() const { return preemptions_; }
+  int64_t cached_tokens() const { return cached_tokens_; }  // that did not have to be computed
+  int32_t slot(int64_t request) const;                      // -1: it does not run
 
  private:
   struct Sequence {
@@ -94,7 +100,12 @@ class Scheduler {
     int64_t limit = 0;            // tokens at which it must end
     int64_t computed = 0;         // tokens whose keys and values are in the cache
     int32_t slot = -1;
-    std::vector<int32_t> pages;
+    PrefixCache::Holding held;
+    int64_t told = 0;      // of its pages, those that the ranks know
+    int32_t restore = -1;  // the snapshot that it begins with
+    // (pages, snapshot of the state after them) that are not the cache's yet.
+    std::vector<std::pair<int64_t, int32_t>> saved;
+    int64_t last_decoded = 0;  // pages at whose end the last snapshot while decoding was made
     bool in_step = false;
     FinishReason ended = FinishReason::kNone;  // while in the step that runs
 
@@ -104,18 +115,21 @@ class Scheduler {
   void Admit();
   std::deque<Sequence>* NextClient();
   int64_t PrefillShare() const;
+  int64_t UpToSnapshot(const Sequence& sequence, int64_t count) const;
   int64_t HoldPages(size_t nth, int64_t count);
   void PreemptLast();
   void AddSequence(Sequence& sequence, int64_t count, StepCommand& command);
+  int32_t SaveState(Sequence& sequence);
   void AddLogitRow(Sequence& sequence, StepCommand& command);
   TokenEvent Append(Sequence& sequence, const RowResult& row) const;
+  void Keep(Sequence& sequence);
   void End(int64_t request, FinishReason why);
   void GiveBack(Sequence& sequence);
 
   SchedulerLimits limits_;
-  PageAllocator pages_;
+  PrefixCache cache_;
   std::vector<int32_t> free_slots_;
-  int64_t next_id_ = 0, last_client_ = -1, preemptions_ = 0;
+  int64_t next_id_ = 0, last_client_ = -1, preemptions_ = 0, cached_tokens_ = 0;
   // By client; none is empty. Those that gave up their pages stand in front.
   std::map<int64_t, std::deque<Sequence>> waiting_;
   std::deque<Sequence> running_;  // in order of admission

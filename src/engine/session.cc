@@ -91,7 +91,8 @@ void Session::MakeExecutor() {
   }
   executor_ = std::make_unique<RankExecutor>(
       *model_, *context_, std::move(vocab_shards), drawable_,
-      ExecutorLimits{context_->limits, plan_.limits.sequences, plan_.limits.pages});
+      ExecutorLimits{context_->limits, plan_.limits.sequences, plan_.limits.pages,
+                     plan_.limits.snapshots});
 }
 
 std::vector<TokenEvent> Session::Step(

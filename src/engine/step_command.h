@@ -14,9 +14,14 @@ namespace trine {
 // Some next tokens of one sequence.
 struct SequenceStep {
   int32_t slot = 0;            // which sequence; small numbers, reused
-  int32_t first_position = 0;  // of its tokens in this step; 0 starts the slot's sequence anew
+  int32_t first_position = 0;  // of its tokens in this step
   int32_t tokens = 0;
   int32_t new_pages = 0;  // KV pages appended to the slot before the step
+  int32_t begins = 0;     // 1: another sequence has the slot from now on, and no pages yet
+  // Snapshots of the recurrent state: one that the slot's state is set to before the step, one that
+  // is set to the slot's state after it. -1: none.
+  int32_t restore = -1;
+  int32_t save = -1;
 };
 
 // A token whose logits are wanted, and how its candidates are to be chosen.

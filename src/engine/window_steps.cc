@@ -29,6 +29,7 @@ bool WindowSteps::AddTokens(StepCommand& command) {
   step.slot = static_cast<int32_t>(window_ % limits_.slots);
   step.first_position = static_cast<int32_t>(position_);
   step.tokens = static_cast<int32_t>(end - position_);
+  step.begins = position_ == 0 ? 1 : 0;
   for (int64_t page = PagesFor(position_); page < PagesFor(end); ++page) {
     command.new_pages.push_back(static_cast<int32_t>(step.slot * pages + page));
     ++step.new_pages;
