@@ -160,7 +160,10 @@ struct TokenPlaces {
 
 inline constexpr int64_t kMaxHeadDim = 512;
 
-enum class KvType { kF16, kF32 };
+// kQ8_0: as ggml's blocks of Q8_0, within a token's head: codes of 32 d, or of what is left of D,
+// and an f16 scale. A value that is not finite makes its group's scale NaN. Attention is that over
+// the values that codes times scale give.
+enum class KvType { kF16, kQ8_0, kF32 };
 
 // Tokens per KV page, and keys per tile of the softmax: tiles start at position 0, so the order of
 // summation depends on the position alone.

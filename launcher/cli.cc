@@ -67,7 +67,7 @@ po::options_description ModelOptions(Settings& s, Raw& raw) {
       "exact: the same bits at every rank count");
   add("compute", po::value(&s.compute)->default_value(s.compute),
       "int: block formats multiply integer activations; f32: everything in f32, the ruler");
-  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32");
+  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16, q8_0 or f32");
   add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
   if (s.verb != "bench") {  // which has a list
     add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
@@ -154,7 +154,7 @@ po::options_description PlanOptions(Settings& s, Raw& raw) {
   add("ctx-size,c", po::value(&s.context)->default_value(s.context),
       "tokens of context; 0: what the model was made for");
   add("compute", po::value(&s.compute)->default_value(s.compute), "int or f32, as of run");
-  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16 or f32");
+  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16, q8_0 or f32");
   add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
   add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
@@ -342,7 +342,7 @@ Status CheckModelOptions(const Raw& raw, Settings& s) {
     return Usage("-ctk is " + raw.cache_k + " and -ctv " + raw.cache_v + "; they must be equal");
   }
   if (s.cache_type.empty()) s.cache_type = s.compute == "f32" ? "f32" : "f16";
-  TRINE_RETURN_IF_ERROR(OneOf("-ctk", s.cache_type, {"f16", "f32"}));
+  TRINE_RETURN_IF_ERROR(OneOf("-ctk", s.cache_type, {"f16", "q8_0", "f32"}));
   TRINE_RETURN_IF_ERROR(InRange("--ctx-size", static_cast<double>(s.context), 0, 1 << 24));
   TRINE_RETURN_IF_ERROR(InRange("--batch-size", static_cast<double>(s.batch), 1, 1 << 20));
   TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));

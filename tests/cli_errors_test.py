@@ -285,7 +285,7 @@ class OptionErrors(ErrorCase):
             self.usage(["--split", "1,x"], "--split 1,x: 'x' is not a number >= 0"),
             self.usage(["-ctk", "f16", "-ctv", "f32"],
                        "-ctk is f16 and -ctv f32; they must be equal"),
-            self.usage(["-ctk", "q9"], "-ctk is 'q9'; possible are f16, f32"),
+            self.usage(["-ctk", "q9"], "-ctk is 'q9'; possible are f16, q8_0, f32"),
             self.usage(["--comm", "tcp"], "--comm is 'tcp'; possible are auto, shm, mpi"),
             self.usage(["--temp", "0"], "the argument ('x') for option 'top-k' is invalid "
                        "(trine run --help)", extra={"TRINE_TOP_K": "x"}),

@@ -140,7 +140,7 @@ class Text(RanksCase):
         prompt = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by "
                   "Hugging Face<|im_end|>\n<|im_start|>user\nWhat is the capital of France?"
                   "<|im_end|>\n<|im_start|>assistant\n")
-        for options in (["--compute", "f32"], ["-ctk", "f32"], []):
+        for options in (["--compute", "f32"], ["-ctk", "f32"], ["-ctk", "q8_0"], []):
             with self.subTest(options=options):
                 out = self.text(SMOL, "-p", prompt, "-n", 16, "--temp", 0, *options, mpirun=3)
                 self.assertEqual(out, b"The capital of France is Paris.\n")

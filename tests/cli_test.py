@@ -481,6 +481,9 @@ class Plan(VerbCase):
         one, eight = (self.plan("--np", np, "-c", "1024")["ranks"] for np in ("1", "8"))
         self.assertEqual(one[0]["kv_bytes"], 1024 * 65536)
         self.assertEqual({rank["kv_bytes"] for rank in eight}, {1024 * 16384})
+        for options, bytes_of_32 in ((["-ctk", "f32"], 128), (["-ctk", "q8_0", "-ctv", "q8_0"], 34)):
+            plan = self.plan("-c", "1024", *options)
+            self.assertEqual(plan["ranks"][0]["kv_bytes"], 1024 * 65536 // 64 * bytes_of_32)
 
     def test_TooManyRanks_SaysHowMany(self):
         outcome = cli.trine(*self.BONSAI, "--np", "17")

@@ -135,6 +135,21 @@ TEST_P(TinyModel, SideBySide_SameBits) {
   }
 }
 
+// A cache of Q8_0, on other ranks, in other chunks and beside another sequence.
+TEST_P(TinyModel, Q8Cache_SameBits) {
+  SessionOptions options = Options(path(), Compute::kInteger);
+  const Logits f16 = EvaluateFile(options, 1, {GetParam().tokens}, 256)[0];
+  options.kv_type = KvType::kQ8_0;
+  const Logits one = EvaluateFile(options, 1, {GetParam().tokens}, 256)[0];
+  EXPECT_FALSE(SameBits(one, f16));
+  const Tokens other(GetParam().tokens.rbegin(), GetParam().tokens.rend() - 5);
+  for (const int ranks : {1, 2, 3}) {
+    EXPECT_TRUE(SameBits(one, EvaluateFile(options, ranks, {GetParam().tokens}, 256)[0])) << ranks;
+    EXPECT_TRUE(SameBits(one, EvaluateFile(options, ranks, {GetParam().tokens, other}, 7)[0]))
+        << ranks << " ranks, chunks of 7";
+  }
+}
+
 TEST_P(TinyModel, UnevenSplit_SameBits) {
   SessionOptions options = Options(path(), Compute::kInteger);
   const Logits even = EvaluateFile(options, 1, {GetParam().tokens}, 256)[0];

@@ -9,6 +9,61 @@ constexpr int kQueriesAtOnce = kBlockQueries;  // two sums each, of 32 registers
 constexpr int kQueriesAtOnce = 2;
 #endif
 
+// One head of a page, and how sixteen keys of a d, or d of a value, are read. Scales: what kGroup d
+// have in common.
+template <typename Element>
+struct PlainTile {
+  static constexpr int64_t kGroup = kMaxHeadDim;
+  struct Scales {};
+  const Element* keys;    // [D][32]
+  const Element* values;  // [32][row]
+  int64_t row;
+
+  PlainTile(const std::byte* head, int64_t head_dim)
+      : keys(reinterpret_cast<const Element*>(head)),
+        values(keys + head_dim * kPageTokens),
+        row(KvRowElements(head_dim)) {}
+
+  Scales KeyScales(int64_t) const { return {}; }
+  Scales ValueScales(int64_t) const { return {}; }
+  F32x16 Keys(int64_t d, int64_t first, const Scales&) const {
+    return LoadLanes(keys + d * kPageTokens + first);
+  }
+  F32x16 Value(int64_t key, int64_t d, const Scales&) const {
+    return LoadLanes(values + key * row + d);
+  }
+};
+
+// Codes times scales are exact: 8 and 11 bits.
+struct Q8Tile {
+  static constexpr int64_t kGroup = kKvGroup;
+  struct Scales {
+    alignas(64) float of[kPageTokens];
+  };
+  PlainTile<int8_t> codes;
+  const F16 *key_scales, *value_scales;  // [groups][32]
+
+  Q8Tile(const std::byte* head, int64_t head_dim)
+      : codes(head, head_dim),
+        key_scales(reinterpret_cast<const F16*>(head + KvHeadElements(head_dim))),
+        value_scales(key_scales + KvScales(head_dim)) {}
+
+  static Scales Convert(const F16* scales) {
+    Scales converted;
+    Store(converted.of, LoadF16(scales));
+    Store(converted.of + 16, LoadF16(scales + 16));
+    return converted;
+  }
+  Scales KeyScales(int64_t d) const { return Convert(key_scales + d / kGroup * kPageTokens); }
+  Scales ValueScales(int64_t d) const { return Convert(value_scales + d / kGroup * kPageTokens); }
+  F32x16 Keys(int64_t d, int64_t first, const Scales& scales) const {
+    return Mul(LoadI8(codes.keys + d * kPageTokens + first), Load(scales.of + first));
+  }
+  F32x16 Value(int64_t key, int64_t d, const Scales& scales) const {
+    return Mul(LoadI8(codes.values + key * codes.row + d), Set1(scales.of[key]));
+  }
+};
+
 // One query on its way through the tiles.
 struct Query {
   const float* q;  // [D]
@@ -20,18 +75,22 @@ struct Query {
 };
 
 // Scores of the 32 keys of a tile, those at and beyond valid[i] as minus infinity.
-template <int Q, typename Element>
-static inline void TileScores(const Element* keys, int64_t head_dim, float scale,
-                              const int64_t* valid, Query* queries) {
+template <int Q, typename Tile>
+static inline void TileScores(const Tile& tile, int64_t head_dim, float scale, const int64_t* valid,
+                              Query* queries) {
   F32x16 scores[2 * Q];
   Unrolled<2 * Q>([&](int i) TRINE_INLINE { scores[i] = Zero(); });
-  for (int64_t d = 0; d < head_dim; ++d, keys += kPageTokens) {
-    const F32x16 first = LoadLanes(keys), second = LoadLanes(keys + 16);
-    Unrolled<Q>([&](int i) TRINE_INLINE {
-      const F32x16 query = Set1(queries[i].q[d]);
-      scores[2 * i] = Fma(query, first, scores[2 * i]);
-      scores[2 * i + 1] = Fma(query, second, scores[2 * i + 1]);
-    });
+  for (int64_t group = 0; group < head_dim; group += Tile::kGroup) {
+    const auto scales = tile.KeyScales(group);
+    const int64_t end = group + Tile::kGroup < head_dim ? group + Tile::kGroup : head_dim;
+    for (int64_t d = group; d < end; ++d) {
+      const F32x16 first = tile.Keys(d, 0, scales), second = tile.Keys(d, 16, scales);
+      Unrolled<Q>([&](int i) TRINE_INLINE {
+        const F32x16 query = Set1(queries[i].q[d]);
+        scores[2 * i] = Fma(query, first, scores[2 * i]);
+        scores[2 * i + 1] = Fma(query, second, scores[2 * i + 1]);
+      });
+    }
   }
   Unrolled<Q>([&](int i) TRINE_INLINE {
     Store(queries[i].scores, Mul(scores[2 * i], Set1(scale)));
@@ -57,23 +116,24 @@ static inline float TileWeights(Query& query) {
   return shrink[0];
 }
 
-// sums = shrink . sums + weights . values [keys][row]
-template <int Q, typename Element>
-static inline void TileValues(const Element* values, int64_t row, const float* shrink,
+// sums = shrink . sums + weights . values
+template <int Q, typename Tile>
+static inline void TileValues(const Tile& tile, int64_t head_dim, const float* shrink,
                               const int64_t* valid, Query* queries) {
   int64_t common = valid[0];
   for (int i = 1; i < Q; ++i) common = valid[i] < common ? valid[i] : common;
-  for (int64_t d = 0; d < row; d += 16) {
+  for (int64_t d = 0; d < head_dim; d += 16) {
+    const auto scales = tile.ValueScales(d);
     F32x16 acc[Q];
     Unrolled<Q>([&](int i) TRINE_INLINE { acc[i] = Mul(Load(queries[i].sum + d), Set1(shrink[i])); });
     for (int64_t key = 0; key < common; ++key) {
-      const F32x16 value = LoadLanes(values + key * row + d);
+      const F32x16 value = tile.Value(key, d, scales);
       Unrolled<Q>([&](int i)
                       TRINE_INLINE { acc[i] = Fma(Set1(queries[i].scores[key]), value, acc[i]); });
     }
     Unrolled<Q>([&](int i) TRINE_INLINE {
       for (int64_t key = common; key < valid[i]; ++key) {
-        acc[i] = Fma(Set1(queries[i].scores[key]), LoadLanes(values + key * row + d), acc[i]);
+        acc[i] = Fma(Set1(queries[i].scores[key]), tile.Value(key, d, scales), acc[i]);
       }
       Store(queries[i].sum + d, acc[i]);
     });
@@ -81,47 +141,47 @@ static inline void TileValues(const Element* values, int64_t row, const float* s
 }
 
 // Queries of one sequence and one KV head; those of later tokens come last.
-template <int Q, typename Element>
+template <int Q, typename Tile>
 static void AttendTogether(const AttentionTask& task, const int32_t* pages, int64_t kv_head,
                            Query* queries) {
   const KvLayout& layout = task.pages.layout;
-  const int64_t head_dim = layout.head_dim, row = KvRowElements(head_dim);
-  for (int64_t tile = 0; tile * kPageTokens < queries[Q - 1].keys; ++tile) {
-    const Element* keys = reinterpret_cast<const Element*>(task.pages.data) +
-                          (pages[tile] * layout.heads + kv_head) * KvHeadElements(head_dim);
+  const int64_t head_dim = layout.head_dim, head_bytes = KvHeadBytes(layout.type, head_dim);
+  for (int64_t page = 0; page * kPageTokens < queries[Q - 1].keys; ++page) {
+    const Tile tile(task.pages.data + (pages[page] * layout.heads + kv_head) * head_bytes,
+                    head_dim);
     int64_t valid[Q];
     float shrink[Q];
     int done = 0;  // of the first queries, which end before this tile
     for (int i = 0; i < Q; ++i) {
-      const int64_t left = queries[i].keys - tile * kPageTokens;
+      const int64_t left = queries[i].keys - page * kPageTokens;
       valid[i] = left < kPageTokens ? left : kPageTokens;
       if (left <= 0) ++done;
     }
     if (done > 0) {
       for (int i = done; i < Q; ++i) {
-        TileScores<1>(keys, head_dim, task.scale, valid + i, queries + i);
+        TileScores<1>(tile, head_dim, task.scale, valid + i, queries + i);
         shrink[i] = TileWeights(queries[i]);
-        TileValues<1>(keys + head_dim * kPageTokens, row, shrink + i, valid + i, queries + i);
+        TileValues<1>(tile, head_dim, shrink + i, valid + i, queries + i);
       }
       continue;
     }
-    TileScores<Q>(keys, head_dim, task.scale, valid, queries);
+    TileScores<Q>(tile, head_dim, task.scale, valid, queries);
     for (int i = 0; i < Q; ++i) shrink[i] = TileWeights(queries[i]);
-    TileValues<Q>(keys + head_dim * kPageTokens, row, shrink, valid, queries);
+    TileValues<Q>(tile, head_dim, shrink, valid, queries);
   }
   for (int i = 0; i < Q; ++i) {
     for (int64_t d = 0; d < head_dim; ++d) queries[i].out[d] = queries[i].sum[d] / queries[i].weight;
   }
 }
 
-template <int Q, typename Element>
+template <int Q, typename Tile>
 static void AttendUpTo(const AttentionTask& task, const int32_t* pages, int64_t kv_head, int count,
                        Query* queries) {
-  if (count == Q) return AttendTogether<Q, Element>(task, pages, kv_head, queries);
-  if constexpr (Q > 1) AttendUpTo<Q - 1, Element>(task, pages, kv_head, count, queries);
+  if (count == Q) return AttendTogether<Q, Tile>(task, pages, kv_head, queries);
+  if constexpr (Q > 1) AttendUpTo<Q - 1, Tile>(task, pages, kv_head, count, queries);
 }
 
-template <typename Element>
+template <typename Tile>
 static void AttendBlock(const AttentionTask& task, const QueryBlock& block) {
   const int64_t head_dim = task.pages.layout.head_dim;
   const auto sequence = static_cast<size_t>(task.places->sequences[block.token]);
@@ -135,19 +195,25 @@ static void AttendBlock(const AttentionTask& task, const QueryBlock& block) {
       queries[count].out = task.out.row(t) + head * head_dim;
       queries[count].keys = task.places->positions[static_cast<size_t>(t)] + 1;
       if (++count < kQueriesAtOnce) continue;
-      AttendTogether<kQueriesAtOnce, Element>(task, pages, task.kv_heads[block.head], queries);
+      AttendTogether<kQueriesAtOnce, Tile>(task, pages, task.kv_heads[block.head], queries);
       count = 0;
     }
   }
-  AttendUpTo<kQueriesAtOnce, Element>(task, pages, task.kv_heads[block.head], count, queries);
+  AttendUpTo<kQueriesAtOnce, Tile>(task, pages, task.kv_heads[block.head], count, queries);
 }
 
 static void Attention(const AttentionTask& task, std::span<const QueryBlock> blocks) {
   for (const QueryBlock& block : blocks) {
-    if (task.pages.layout.type == KvType::kF16) {
-      AttendBlock<uint16_t>(task, block);
-    } else {
-      AttendBlock<float>(task, block);
+    switch (task.pages.layout.type) {
+      case KvType::kF16:
+        AttendBlock<PlainTile<F16>>(task, block);
+        break;
+      case KvType::kQ8_0:
+        AttendBlock<Q8Tile>(task, block);
+        break;
+      case KvType::kF32:
+        AttendBlock<PlainTile<float>>(task, block);
+        break;
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/formats/encode.h"
 #include "kernels/half.h"
 
 namespace trine {
@@ -71,16 +72,51 @@ Element ToKv(float value) {
   }
 }
 
+// One token's k and v [D] to their slot of a page's head.
 template <typename Element>
-void WriteToken(const float* k, const float* v, int64_t slot, const KvLayout& layout,
-                Element* page) {
-  const int64_t head_dim = layout.head_dim, row = KvRowElements(head_dim);
-  for (int64_t h = 0; h < layout.heads; ++h, page += KvHeadElements(head_dim)) {
-    Element* values = page + head_dim * kPageTokens + slot * row;
-    for (int64_t d = 0; d < head_dim; ++d) {
-      page[d * kPageTokens + slot] = ToKv<Element>(k[h * head_dim + d]);
-      values[d] = ToKv<Element>(v[h * head_dim + d]);
+void WriteHead(const float* k, const float* v, int64_t slot, int64_t head_dim, std::byte* head) {
+  auto* keys = reinterpret_cast<Element*>(head);
+  Element* values = keys + head_dim * kPageTokens + slot * KvRowElements(head_dim);
+  for (int64_t d = 0; d < head_dim; ++d) {
+    keys[d * kPageTokens + slot] = ToKv<Element>(k[d]);
+    values[d] = ToKv<Element>(v[d]);
+  }
+}
+
+// x [D] to codes `stride` apart and scales, those of a group a page's tokens apart.
+void WriteQ8(const float* x, int64_t head_dim, int64_t stride, int8_t* codes, uint16_t* scales) {
+  using formats::Q8_0;
+  static_assert(kKvGroup == Q8_0::kUnit);
+  for (int64_t d = 0; d < head_dim; d += kKvGroup, scales += kPageTokens) {
+    const int64_t n = std::min(kKvGroup, head_dim - d);
+    float group[kKvGroup] = {};
+    std::copy_n(x + d, n, group);
+    Q8_0::Block block = {FloatToF16(NAN), {}};
+    if (std::all_of(group, group + n, [](float value) { return std::isfinite(value); })) {
+      formats::Encode(group, block);
     }
+    *scales = block.d;
+    for (int64_t j = 0; j < n; ++j) codes[(d + j) * stride] = block.q[j];
+  }
+}
+
+void WriteQ8Head(const float* k, const float* v, int64_t slot, int64_t head_dim, std::byte* head) {
+  auto* codes = reinterpret_cast<int8_t*>(head);
+  auto* scales = reinterpret_cast<uint16_t*>(head + KvHeadElements(head_dim)) + slot;
+  WriteQ8(k, head_dim, kPageTokens, codes + slot, scales);
+  WriteQ8(v, head_dim, /*stride=*/1,
+          codes + head_dim * kPageTokens + slot * KvRowElements(head_dim),
+          scales + KvScales(head_dim));
+}
+
+void WriteToken(const float* k, const float* v, int64_t slot, const KvLayout& layout,
+                std::byte* page) {
+  const auto write = layout.type == KvType::kF16    ? WriteHead<uint16_t>
+                     : layout.type == KvType::kQ8_0 ? WriteQ8Head
+                                                    : WriteHead<float>;
+  const int64_t head_dim = layout.head_dim, bytes = KvHeadBytes(layout.type, head_dim);
+  for (int64_t h = 0; h < layout.heads; ++h) {
+    write(k + h * head_dim, v + h * head_dim, slot, head_dim, page + h * bytes);
   }
 }
 
@@ -228,7 +264,7 @@ class CpuBackend final : public Backend {
   }
 
   int64_t KvPageBytes(const KvLayout& layout) const override {
-    return layout.heads * KvHeadElements(layout.head_dim) * KvElementBytes(layout.type);
+    return layout.heads * KvHeadBytes(layout.type, layout.head_dim);
   }
 
   void WriteKv(F32View k, F32View v, const TokenPlaces& places, const KvPages& pages) override {
@@ -240,12 +276,7 @@ class CpuBackend final : public Backend {
         const auto sequence = static_cast<size_t>(places.sequences[i]);
         const int64_t nth = places.page_indptr[sequence] + position / kPageTokens;
         std::byte* page = pages.data + places.pages[static_cast<size_t>(nth)] * page_bytes;
-        const int64_t slot = position % kPageTokens;
-        if (pages.layout.type == KvType::kF16) {
-          WriteToken(k.row(t), v.row(t), slot, pages.layout, reinterpret_cast<uint16_t*>(page));
-        } else {
-          WriteToken(k.row(t), v.row(t), slot, pages.layout, reinterpret_cast<float*>(page));
-        }
+        WriteToken(k.row(t), v.row(t), position % kPageTokens, pages.layout, page);
       }
     });
   }

@@ -155,16 +155,22 @@ const CpuKernels* GenericKernels();
 const CpuKernels* Avx2Kernels();
 const CpuKernels* Avx512Kernels();
 
-// Bytes of one head's keys and values in a page: keys as [D][page tokens], values as
-// [page tokens][D rounded up to 16].
+// One head's part of a page: keys as [D][page tokens], values as [page tokens][D rounded up to 16];
+// kQ8_0 then has f16 scales, [groups][page tokens] of keys and again of values.
+inline constexpr int64_t kKvGroup = 32;  // d that share a scale
 inline constexpr int64_t KvRowElements(int64_t head_dim) {
   return (head_dim + 15) / 16 * 16;
 }
-inline constexpr int64_t KvElementBytes(KvType type) {
-  return type == KvType::kF16 ? 2 : 4;
-}
 inline constexpr int64_t KvHeadElements(int64_t head_dim) {
   return kPageTokens * (head_dim + KvRowElements(head_dim));
+}
+inline constexpr int64_t KvScales(int64_t head_dim) {  // of keys or values
+  return (head_dim + kKvGroup - 1) / kKvGroup * kPageTokens;
+}
+inline constexpr int64_t KvHeadBytes(KvType type, int64_t head_dim) {
+  const int64_t elements = KvHeadElements(head_dim);
+  if (type == KvType::kQ8_0) return elements + 2 * KvScales(head_dim) * 2;
+  return elements * (type == KvType::kF16 ? 2 : 4);
 }
 
 }  // namespace trine::cpu

@@ -29,6 +29,11 @@ static inline __m256 WidenBF16(__m128i h) {
 static inline F32x16 LoadBF16(const uint16_t* p) {
   return {WidenBF16(Load128(p)), WidenBF16(Load128(p + 8))};
 }
+static inline F32x16 LoadI8(const int8_t* p) {
+  const __m128i bytes = Load128(p);
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
 static inline F32x16 Add(F32x16 a, F32x16 b) {
   return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }

@@ -23,6 +23,10 @@ static inline F32x16 LoadBF16(const uint16_t* p) {
   const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))};
 }
+static inline F32x16 LoadI8(const int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
 static inline F32x16 Add(F32x16 a, F32x16 b) {
   return {_mm512_add_ps(a.v, b.v)};
 }

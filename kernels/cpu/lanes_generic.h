@@ -35,6 +35,9 @@ static inline F32x16 LoadF16(const uint16_t* p) {
 static inline F32x16 LoadBF16(const uint16_t* p) {
   return Lanes([&](int i) { return BF16ToFloat(p[i]); });
 }
+static inline F32x16 LoadI8(const int8_t* p) {
+  return Lanes([&](int i) { return static_cast<float>(p[i]); });
+}
 static inline F32x16 Add(F32x16 a, F32x16 b) {
   return Lanes([&](int i) { return a.v[i] + b.v[i]; });
 }

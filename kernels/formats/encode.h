@@ -35,7 +35,7 @@ inline void Encode(const float* values, Q8_0::Block& out) {
   float largest = 0;
   for (int j = 0; j < 32; ++j) largest = std::max(largest, std::abs(values[j]));
   const float scale = largest / 127;
-  const float inverse = largest > 0 ? 1 / scale : 0;
+  const float inverse = scale < 0x1p-126f ? 0 : 1 / scale;  // where it might overflow, d is 0
   out.d = FloatToF16(scale);
   for (int j = 0; j < 32; ++j) {
     const float code = values[j] * inverse;

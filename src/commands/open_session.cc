@@ -43,7 +43,9 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
   options.model = settings.model;
   options.threads = threads;
   options.compute = settings.compute == "f32" ? Compute::kF32 : Compute::kInteger;
-  options.kv_type = settings.cache_type == "f32" ? KvType::kF32 : KvType::kF16;
+  options.kv_type = settings.cache_type == "f32"    ? KvType::kF32
+                    : settings.cache_type == "q8_0" ? KvType::kQ8_0
+                                                    : KvType::kF16;
   options.context = settings.context;
   options.sequences = sequences;
   options.step_tokens = settings.batch;

@@ -20,7 +20,7 @@ struct Settings {
   int threads = 0;              // per rank; 0: a fair share of this host's cores
   std::string comm = "auto";    // auto, shm, mpi
   std::string compute = "int";  // int, f32
-  std::string cache_type;       // f16, f32; empty: f16, or f32 with compute f32
+  std::string cache_type;       // f16, q8_0, f32; empty: f16, or f32 with compute f32
   int64_t batch = 512;          // tokens per step
   std::vector<double> split;
 
