@@ -21,11 +21,11 @@ class Board {
 
   // Leaves a message and returns everyone's, once everyone has come. The reference holds until this
   // rank's next call.
-  const std::vector<Bytes>& Post(int rank, Bytes message) {
+  const std::vector<Bytes>& Post(int rank, const Bytes& message) {
     std::unique_lock lock(mutex_);
     const uint64_t round = round_;
     std::vector<Bytes>& half = halves_[round % 2];
-    half[static_cast<size_t>(rank)] = std::move(message);
+    half[static_cast<size_t>(rank)] = message;  // into the memory of an earlier one
     if (++arrived_ == size_) {
       arrived_ = 0;
       ++round_;
@@ -54,7 +54,7 @@ class ThreadControl final : public ControlChannel {
 
   void Broadcast(Bytes& message, int root) override {
     const bool is_root = world_.rank == root;
-    const std::vector<Bytes>& all = board_->Post(world_.rank, is_root ? message : Bytes());
+    const std::vector<Bytes>& all = board_->Post(world_.rank, is_root ? message : nothing_);
     if (!is_root) message = all[static_cast<size_t>(root)];
   }
 
@@ -62,10 +62,11 @@ class ThreadControl final : public ControlChannel {
     return board_->Post(world_.rank, mine);
   }
 
-  void Barrier() override { board_->Post(world_.rank, Bytes()); }
+  void Barrier() override { board_->Post(world_.rank, nothing_); }
 
  private:
   const World world_;
+  const Bytes nothing_;
   const std::shared_ptr<Board> board_;
 };
 

@@ -65,7 +65,7 @@ TEST(Scheduler, Penalties_SendTheWindow) {
   request.sampling.repeat_penalty = 1.5;
   request.sampling.repeat_last_n = 3;
   ASSERT_TRUE(scheduler.Submit(std::move(request)).ok());
-  const StepCommand command = scheduler.Next();
+  const StepCommand& command = scheduler.Next();
   ASSERT_EQ(command.windows.size(), 2u);
   EXPECT_EQ(command.windows[0].id, 5);
   EXPECT_EQ(command.windows[0].count, 2);
@@ -244,7 +244,7 @@ std::vector<Reply> InTurn(const SessionOptions& options, int ranks,
     for (size_t i = 0; i < requests.size(); ++i) {
       ASSERT_TRUE(scheduler.Submit(requests[i]).ok());
       while (!scheduler.idle()) {
-        const auto keep = [&](std::span<const float> logits) {
+        const auto keep = [&](const TokenEvent&, std::span<const float> logits) {
           all[i].logits.insert(all[i].logits.end(), logits.begin(), logits.end());
         };
         for (const TokenEvent& event : session.Step(scheduler, keep)) {

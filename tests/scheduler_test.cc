@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 #include <map>
 #include <random>
@@ -44,8 +45,9 @@ std::map<std::string, int64_t> Numbers(std::istringstream& words) {
 }
 
 // Runs the commands of one scenario; each answers with a line. A step says for each of its
-// sequences NAME:FIRST+TOKENS, /PAGES that are new, <SNAPSHOT that it begins with, >SNAPSHOT that it
-// leaves, * if a token is sampled, then its events.
+// sequences NAME:FIRST+TOKENS, ~GUESSES among them, ^GUESSES of the last step that were right, /PAGES
+// that are new, <SNAPSHOT that it begins with, >SNAPSHOT that it leaves, * for every row that a token
+// may be sampled from, then its events.
 class Scenario {
  public:
   std::string Do(const std::string& line) {
@@ -61,8 +63,8 @@ class Scenario {
     if (verb == "complete") return Complete();
     if (verb == "token") return token_ = static_cast<int32_t>(numbers["id"]), "";
     if (verb == "fault") return faulty_ = id(name), "";
-    if (verb == "cancel") return scheduler_->Cancel(id(name)), Events(scheduler_->TakeEvents());
-    if (verb == "expire") return scheduler_->Expire(numbers["now"]), Events(scheduler_->TakeEvents());
+    if (verb == "cancel") return scheduler_->Cancel(id(name)), Events();
+    if (verb == "expire") return scheduler_->Expire(numbers["now"]), Events();
     if (verb == "limit") return scheduler_->LimitStep(numbers["step"]), "";
     if (verb == "state") return State();
     return "unknown command";
@@ -77,7 +79,8 @@ class Scenario {
                .pages = n["pages"],
                .vocab = 100,
                .recurrent = n["recurrent"] != 0,
-               .snapshots = n["snapshots"]};
+               .snapshots = n["snapshots"],
+               .drafts = n["drafts"]};
     scheduler_ = std::make_unique<Scheduler>(limits_);
     return "";
   }
@@ -109,14 +112,15 @@ class Scenario {
       const std::string name = InSlot(step.slot);
       text += (text.empty() ? "" : " ") + name + ":" + std::to_string(step.first_position) + "+" +
               std::to_string(step.tokens);
+      if (step.drafts > 0) text += "~" + std::to_string(step.drafts);
+      if (step.accepted > 0) text += "^" + std::to_string(step.accepted);
       if (step.new_pages > 0) text += "/" + std::to_string(step.new_pages);
       if (step.restore >= 0) text += "<" + std::to_string(step.restore);
       if (step.save >= 0) text += ">" + std::to_string(step.save);
       token += step.tokens;
-      if (row < command_.rows.size() && command_.rows[row].row == token - 1) {
+      for (; row < command_.rows.size() && command_.rows[row].row < token; ++row) {
         rows_.push_back(name);
         text += "*";
-        ++row;
       }
     }
     return text;
@@ -128,7 +132,8 @@ class Scenario {
     for (const std::string& name : rows_) {
       results.push_back({{&candidate, 1}, faulty_ >= 0 && names_[faulty_] == name});
     }
-    return Events(scheduler_->Complete(results));
+    scheduler_->Complete(results);
+    return Events();
   }
 
   std::string Step() {
@@ -136,9 +141,10 @@ class Scenario {
     return ended.empty() ? begun : begun + " -> " + ended;
   }
 
-  std::string Events(const std::vector<TokenEvent>& events) {
+  std::string Events() {
     std::string text;
-    for (const TokenEvent& event : events) {
+    scheduler_->TakeEvents(events_);
+    for (const TokenEvent& event : events_) {
       text += (text.empty() ? "" : " ") + names_[event.request];
       if (event.token >= 0) text += "=" + std::to_string(event.token);
       if (event.finish != FinishReason::kNone) text += "." + std::string(Name(event.finish));
@@ -153,6 +159,10 @@ class Scenario {
            std::to_string(scheduler_->preemptions()) + " preempted" +
            (scheduler_->cached_tokens() > 0
                 ? ", " + std::to_string(scheduler_->cached_tokens()) + " tokens cached"
+                : "") +
+           (scheduler_->guessed_tokens() > 0
+                ? ", " + std::to_string(scheduler_->accepted_tokens()) + " of " +
+                      std::to_string(scheduler_->guessed_tokens()) + " guesses right"
                 : "");
   }
 
@@ -175,6 +185,7 @@ class Scenario {
   std::map<int64_t, std::string> names_;
   int32_t next_mark_ = 100;
   StepCommand command_;
+  std::vector<TokenEvent> events_;
   std::vector<std::string> rows_;
   int32_t token_ = 42;
   int64_t faulty_ = -1;
@@ -228,9 +239,14 @@ class Ledger {
       if (step.begins != 0) {
         ASSERT_NO_FATAL_FAILURE(Begin(step, slot));
       }
-      ASSERT_EQ(step.first_position, std::ssize(slot.tokens)) << "it goes on where it was";
+      ASSERT_LE(step.accepted, slot.drafts);
+      ASSERT_EQ(step.first_position, std::ssize(slot.tokens) - slot.drafts + step.accepted)
+          << "it goes on behind what was right";
+      slot.tokens.resize(static_cast<size_t>(step.first_position));
       slot.tokens.insert(slot.tokens.end(), token, token + step.tokens);
+      slot.drafts = step.drafts;
       token += step.tokens;
+      ASSERT_LT(step.drafts, step.tokens);
       ASSERT_EQ(std::ssize(slot.pages), PagesFor(std::ssize(slot.tokens))) << "no more than needed";
       for (size_t i = static_cast<size_t>(step.first_position / kPageTokens); i < slot.pages.size();
            ++i) {
@@ -239,7 +255,7 @@ class Ledger {
         pages_[slot.pages[i]].assign(slot.tokens.begin(),
                                      slot.tokens.begin() + static_cast<int64_t>(end));
       }
-      if (step.save >= 0) snapshots_[step.save] = slot.tokens;
+      if (step.save >= 0) snapshots_[step.save] = tokens(step.slot);
     }
     ASSERT_EQ(page, command.new_pages.end());
     ASSERT_EQ(token, command.tokens.end());
@@ -255,11 +271,16 @@ class Ledger {
     written_.clear();
   }
 
-  const std::vector<int32_t>& tokens(int32_t slot) { return slots_[slot].tokens; }
+  // Without guesses: what the recurrent state is that of.
+  std::vector<int32_t> tokens(int32_t slot) {
+    const Slot& it = slots_[slot];
+    return {it.tokens.begin(), it.tokens.end() - it.drafts};
+  }
 
  private:
   struct Slot {
     std::vector<int32_t> pages, tokens;
+    int32_t drafts = 0;  // the last of the tokens
   };
 
   void CheckSizes(const StepCommand& command) {
@@ -313,11 +334,11 @@ class RandomRun {
       ASSERT_LT(i, 100000) << "requests that never end";
       if (i < 500 && Below(3) == 0) Submit();
       Disturb();
-      ASSERT_NO_FATAL_FAILURE(Note(scheduler_.TakeEvents()));
+      ASSERT_NO_FATAL_FAILURE(Note());
       if (scheduler_.idle()) continue;
       ASSERT_NO_FATAL_FAILURE(Step());
     }
-    ASSERT_NO_FATAL_FAILURE(Note(scheduler_.TakeEvents()));
+    ASSERT_NO_FATAL_FAILURE(Note());
     EXPECT_TRUE(open_.empty());
     EXPECT_EQ(scheduler_.free_pages(), limits_.pages);
     EXPECT_EQ(scheduler_.free_slots(), limits_.sequences);
@@ -349,8 +370,9 @@ class RandomRun {
     if (Below(50) == 0) scheduler_.Expire(Below(1000));
   }
 
-  void Note(const std::vector<TokenEvent>& events) {
-    for (const TokenEvent& event : events) {
+  void Note() {
+    scheduler_.TakeEvents(events_);
+    for (const TokenEvent& event : events_) {
       ASSERT_TRUE(open_.contains(event.request)) << "an event of a request that has ended";
       if (event.token >= 0) open_[event.request].push_back(event.token);
       if (event.finish != FinishReason::kNone) open_.erase(event.request);
@@ -358,12 +380,12 @@ class RandomRun {
   }
 
   void Step() {
-    const StepCommand command = scheduler_.Next();
+    const StepCommand& command = scheduler_.Next();
     ASSERT_NO_FATAL_FAILURE(ledger_.Step(command));
     for (const SequenceStep& step : command.sequences) restored += step.restore >= 0 ? 1 : 0;
     for (const auto& [request, tokens] : open_) {
       if (scheduler_.slot(request) < 0) continue;
-      const auto& held = ledger_.tokens(scheduler_.slot(request));
+      const auto held = ledger_.tokens(scheduler_.slot(request));
       const bool in_step = std::any_of(
           command.sequences.begin(), command.sequences.end(),
           [&](const SequenceStep& step) { return step.slot == scheduler_.slot(request); });
@@ -373,11 +395,16 @@ class RandomRun {
     Disturb();
     std::vector<Candidate> candidates(command.rows.size());
     std::vector<Scheduler::RowResult> rows;
-    for (Candidate& candidate : candidates) {
-      candidate.id = Below(30) == 0 ? 1 : static_cast<int32_t>(2 + Below(3));
-      rows.push_back({{&candidate, 1}, Below(200) == 0});
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const auto next = static_cast<size_t>(command.rows[i].row) + 1;  // a guess, or another's
+      const bool follow = next < command.tokens.size() && Below(2) == 0;
+      candidates[i].id = Below(30) == 0 ? 1
+                         : follow       ? command.tokens[next]
+                                        : static_cast<int32_t>(2 + Below(3));
+      rows.push_back({{&candidates[i], 1}, Below(200) == 0});
     }
-    ASSERT_NO_FATAL_FAILURE(Note(scheduler_.Complete(rows)));
+    scheduler_.Complete(rows);
+    ASSERT_NO_FATAL_FAILURE(Note());
     ++steps;
   }
 
@@ -389,16 +416,18 @@ class RandomRun {
                                    .pages = 1 + Below(16),
                                    .vocab = 10,
                                    .recurrent = Below(2) == 0,
-                                   .snapshots = Below(6)};
+                                   .snapshots = Below(6),
+                                   .drafts = Below(2) * Below(12)};
   Scheduler scheduler_{limits_};
   Ledger ledger_{limits_};
+  std::vector<TokenEvent> events_;
   std::vector<int32_t> bases_[2];
   std::map<int64_t, std::vector<int32_t>> open_;  // tokens of requests that have not ended
 };
 
 TEST(Scheduler, RandomRequests_AllEndAndGiveAllBack) {
   std::mt19937 random(7);
-  int64_t steps = 0, preemptions = 0, cached = 0, restored = 0;
+  int64_t steps = 0, preemptions = 0, cached = 0, restored = 0, guessed = 0, accepted = 0;
   while (steps < 100000) {
     RandomRun run(random);
     ASSERT_NO_FATAL_FAILURE(run.Go());
@@ -406,10 +435,68 @@ TEST(Scheduler, RandomRequests_AllEndAndGiveAllBack) {
     preemptions += run.scheduler().preemptions();
     cached += run.scheduler().cached_tokens();
     restored += run.restored;
+    guessed += run.scheduler().guessed_tokens();
+    accepted += run.scheduler().accepted_tokens();
   }
   EXPECT_GT(preemptions, 300);
   EXPECT_GT(cached, 100000);
   EXPECT_GT(restored, 1000);
+  EXPECT_GT(accepted, 10000);
+  EXPECT_GT(guessed, accepted + 10000);
+}
+
+// ---- guesses
+
+// The same by all pairs of ends.
+size_t LongestRepeat(const std::vector<int32_t>& tokens) {
+  size_t best = 2, place = 0;
+  for (size_t end = tokens.size() - 1; end > 0; --end) {
+    size_t match = 0;
+    while (match < std::min<size_t>(end, 16) &&
+           tokens[end - 1 - match] == tokens[tokens.size() - 1 - match]) {
+      ++match;
+    }
+    if (match > best) place = end;
+    best = std::max(best, match);
+  }
+  return place;
+}
+
+TEST(PromptLookup, FindRepeat_TakesTheLongestThenTheLatest) {
+  EXPECT_EQ(FindRepeat(std::vector<int32_t>{1}), 0u);
+  EXPECT_EQ(FindRepeat(std::vector<int32_t>{1, 2, 1, 2}), 0u) << "two are too few";
+  EXPECT_EQ(FindRepeat(std::vector<int32_t>{1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3}), 7u) << "the latest";
+  EXPECT_EQ(FindRepeat(std::vector<int32_t>{9, 1, 2, 3, 4, 1, 2, 3, 5, 9, 1, 2, 3}), 4u);
+  EXPECT_EQ(FindRepeat(std::vector<int32_t>(50, 7)), 49u) << "it may overlap";
+  std::mt19937 random(5);
+  int found = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<int32_t> tokens(1 + random() % 60);
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random() % (2 + i % 4));
+    EXPECT_EQ(FindRepeat(tokens), LongestRepeat(tokens));
+    found += FindRepeat(tokens) > 0 ? 1 : 0;
+  }
+  EXPECT_GT(found, 500);
+}
+
+// A guess that is right with chance p: the count settles where the last of the guesses is right
+// with 0.4, i.e. log(0.4) / log(p).
+TEST(PromptLookup, GuessCount_FollowsTheChance) {
+  std::mt19937 random(6);
+  for (const auto [chance, low, high] : {std::array{0.95, 12.0, 24.0}, std::array{0.7, 1.5, 4.0},
+                                         std::array{0.05, 0.0, 0.03}}) {
+    GuessCount count;
+    double guesses = 0;
+    for (int step = 0; step < 3000; ++step) {
+      const int64_t guessed = count.Next(30);
+      int64_t right = 0;
+      while (right < guessed && static_cast<double>(random() % 1000) < chance * 1000) ++right;
+      if (guessed > 0) count.Learn(guessed, right);
+      if (step >= 1000) guesses += static_cast<double>(guessed) / 2000;
+    }
+    EXPECT_GE(guesses, low) << chance;
+    EXPECT_LE(guesses, high) << chance;
+  }
 }
 
 }  // namespace

@@ -90,12 +90,12 @@ Status Generate(const Settings& settings, const std::vector<std::string>& prompt
   }
   std::optional<OutputFile> logits;
   Status written;
-  std::function<void(std::span<const float>)> save;
+  Session::OnToken save;
   if (!settings.save_logits.empty()) {
     TRINE_ASSIGN(OutputFile file, OutputFile::Create(settings.save_logits));
     logits.emplace(std::move(file));
-    save = [&](std::span<const float> rows) {
-      if (written.ok()) written = logits->Write(std::as_bytes(rows));
+    save = [&](const TokenEvent&, std::span<const float> row) {
+      if (written.ok()) written = logits->Write(std::as_bytes(row));
     };
   }
   TextOutput output(session.tokenizer(), prompts.size());

@@ -15,11 +15,6 @@ int32_t PageAllocator::Take() {
   return page;
 }
 
-void PageAllocator::Release(std::vector<int32_t>& pages) {
-  free_.insert(free_.end(), pages.rbegin(), pages.rend());
-  pages.clear();
-}
-
 KvCache::KvCache(Backend& backend, const KvLayout& layout, int layers, int64_t pages) {
   const int64_t layer_bytes = pages * backend.KvPageBytes(layout);
   memory_ = backend.Allocate(layers * layer_bytes);

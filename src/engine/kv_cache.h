@@ -20,8 +20,8 @@ class PageAllocator {
   explicit PageAllocator(int64_t pages);
 
   int64_t available() const { return static_cast<int64_t>(free_.size()); }
-  int32_t Take();                             // requires available() > 0
-  void Release(std::vector<int32_t>& pages);  // and clears it
+  int32_t Take();  // requires available() > 0
+  void Release(int32_t page) { free_.push_back(page); }
 
  private:
   std::vector<int32_t> free_;  // the next to hand out is last

@@ -22,6 +22,8 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
   context.backend.Upload(allowed.data() + shard.begin, shard.size(), allowed_.as());
   logits_ = context.backend.Allocate(limits.step.logit_rows * shard.size() * 4);
   row_faults_.reserve(static_cast<size_t>(limits.step.tokens));
+  for (Slot& slot : slots_) slot.pages.reserve(static_cast<size_t>(limits.pages));
+  pages_.reserve(static_cast<size_t>(limits.pages));
 }
 
 const StepResult& RankExecutor::Execute(const StepCommand& command) {
@@ -56,7 +58,10 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
   auto new_page = command.new_pages.begin();
   for (const SequenceStep& step : command.sequences) {
     Slot& slot = slots_[static_cast<size_t>(step.slot)];
-    if (step.begins != 0) slot = {};
+    if (step.begins != 0) {
+      slot.pages.clear();
+      slot.fault = false;
+    }
     slot.pages.insert(slot.pages.end(), new_page, new_page + step.new_pages);
     new_page += step.new_pages;
     for (int32_t i = 0; i < step.tokens; ++i) {
@@ -171,6 +176,7 @@ void RankExecutor::GatherCandidates(const StepCommand& command, F32View logits) 
 
 void RunWorker(ControlChannel& control, RankExecutor& executor) {
   Bytes message;
+  message.reserve(kMessageBytes);
   StepCommand command;
   for (;;) {
     control.Broadcast(message, /*root=*/0);

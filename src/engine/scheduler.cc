@@ -12,6 +12,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   for (int64_t slot = limits.sequences - 1; slot >= 0; --slot) {
     free_slots_.push_back(static_cast<int32_t>(slot));
   }
+  running_.reserve(static_cast<size_t>(limits.sequences));
 }
 
 Result<int64_t> Scheduler::Submit(Request request) {
@@ -40,12 +41,30 @@ Result<int64_t> Scheduler::Submit(Request request) {
   return id;
 }
 
-// The client after the one that was served last.
+// The client after the one that was served last, of those whose first request need not wait for
+// what is being read.
 std::deque<Scheduler::Sequence>* Scheduler::NextClient() {
-  if (waiting_.empty()) return nullptr;
   auto next = waiting_.upper_bound(last_client_);
-  if (next == waiting_.end()) next = waiting_.begin();
-  return &next->second;
+  for (size_t i = 0; i < waiting_.size(); ++i, ++next) {
+    if (next == waiting_.end()) next = waiting_.begin();
+    if (!BeginsLikeOneThatReads(next->second.front())) return &next->second;
+  }
+  return nullptr;
+}
+
+// Whether more of it will be in the cache as soon as a prompt has been read that begins alike.
+bool Scheduler::BeginsLikeOneThatReads(const Sequence& sequence) {
+  if (limits_.recurrent && limits_.snapshots == 0) return false;
+  const std::span<const int32_t> usable =
+      std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+  int64_t alike = 0;
+  for (const Sequence& other : running_) {
+    if (other.pending() <= 1) continue;
+    const auto end =
+        std::mismatch(usable.begin(), usable.end(), other.tokens.begin(), other.tokens.end());
+    alike = std::max<int64_t>(alike, (end.first - usable.begin()) / kPageTokens * kPageTokens);
+  }
+  return alike > 0 && alike > cache_.Match(usable);
 }
 
 // Those that wait, as long as there are a slot and the pages of all that they have to compute now:
@@ -66,6 +85,9 @@ void Scheduler::Admit() {
     cached_tokens_ += first.computed;
     first.slot = free_slots_.back();
     free_slots_.pop_back();
+    first.tokens.reserve(static_cast<size_t>(first.limit + limits_.drafts));
+    first.held.pages.reserve(static_cast<size_t>(PagesFor(first.limit)));
+    first.held.nodes.reserve(static_cast<size_t>(PagesFor(first.limit)));
     last_client_ = first.request.client;
     running_.push_back(std::move(first));
     client->pop_front();
@@ -73,37 +95,38 @@ void Scheduler::Admit() {
   }
 }
 
+int64_t Scheduler::Decoding() const {
+  return std::ranges::count_if(running_, [](const Sequence& s) { return s.pending() == 1; });
+}
+
 // Tokens for each sequence that still reads its prompt: an even part of what those that decode
-// leave, but no less than a page.
+// leave, but no less than a page. 0: there is none.
 int64_t Scheduler::PrefillShare() const {
-  int64_t reading = 0, decoding = 0;
-  for (const Sequence& sequence : running_) ++(sequence.pending() > 1 ? reading : decoding);
+  const int64_t decoding = Decoding(), reading = std::ssize(running_) - decoding;
   const int64_t left = limits_.step_tokens - decoding;
   return reading == 0 ? 0 : std::max<int64_t>((left + reading - 1) / reading, kPageTokens);
 }
 
-StepCommand Scheduler::Next() {
+StepCommand& Scheduler::Next() {
   Admit();
-  StepCommand command;
-  sampled_.clear();
+  command_.Clear();
   const int64_t share = PrefillShare();
-  int64_t decoding = 0;  // behind the sequence that is looked at
-  for (const Sequence& sequence : running_) decoding += sequence.pending() == 1 ? 1 : 0;
+  int64_t decoding = Decoding();  // behind the sequence that is looked at
   int64_t budget = limits_.step_tokens;
   for (size_t i = 0; i < running_.size(); ++i) {
     const bool decodes = running_[i].pending() == 1;
     decoding -= decodes ? 1 : 0;
+    const int64_t left = std::max<int64_t>(0, budget - decoding);  // by those behind
     const int64_t wanted =
-        decodes ? std::min<int64_t>(1, budget)
-                : std::min({running_[i].pending(), share, std::max<int64_t>(0, budget - decoding)});
+        decodes ? std::min<int64_t>(1, budget) : std::min({running_[i].pending(), share, left});
     const int64_t count = UpToSnapshot(running_[i], HoldPages(i, wanted));
     if (count == 0) continue;
-    AddSequence(running_[i], count, command);
-    if (running_[i].pending() == 0) AddLogitRow(running_[i], command);
-    budget -= count;
+    // A step that reads prompts has no idle arithmetic for guesses.
+    AddSequence(running_[i], count, share == 0 ? left - count : 0);
+    budget -= count + running_[i].guessed;
   }
-  TRINE_CHECK(!command.sequences.empty(), "a scheduler that is not idle has a next step");
-  return command;
+  TRINE_CHECK(!command_.sequences.empty(), "a scheduler that is not idle has a next step");
+  return command_;
 }
 
 // How many of the next `count` tokens of the nth running sequence can have pages: those behind it
@@ -140,31 +163,55 @@ void Scheduler::GiveBack(Sequence& sequence) {
   sequence.saved.clear();
   if (sequence.restore >= 0) cache_.Restored(sequence.held);
   cache_.Release(sequence.held);
-  sequence.computed = sequence.told = sequence.last_decoded = 0;
+  sequence.computed = sequence.told = sequence.last_decoded = sequence.accepted = 0;
   sequence.restore = -1;
   free_slots_.push_back(sequence.slot);
   sequence.slot = -1;
 }
 
-void Scheduler::AddSequence(Sequence& sequence, int64_t count, StepCommand& command) {
+void Scheduler::AddSequence(Sequence& sequence, int64_t count, int64_t most_guesses) {
   SequenceStep step;
   step.slot = sequence.slot;
   step.first_position = static_cast<int32_t>(sequence.computed);
-  step.tokens = static_cast<int32_t>(count);
   step.begins = sequence.told == 0 ? 1 : 0;
   step.restore = std::exchange(sequence.restore, -1);
   if (step.restore >= 0) cache_.Restored(sequence.held);
   std::vector<int32_t>& pages = sequence.held.pages;
   while (std::ssize(pages) < PagesFor(sequence.computed + count)) pages.push_back(cache_.Take());
-  command.new_pages.insert(command.new_pages.end(), pages.begin() + sequence.told, pages.end());
+  command_.new_pages.insert(command_.new_pages.end(), pages.begin() + sequence.told, pages.end());
   step.new_pages = static_cast<int32_t>(std::ssize(pages) - sequence.told);
   sequence.told = std::ssize(pages);
-  const auto first = sequence.tokens.begin() + sequence.computed;
-  command.tokens.insert(command.tokens.end(), first, first + count);
   sequence.computed += count;
   sequence.in_step = true;
+  const bool sampled = sequence.pending() == 0;
+  sequence.guessed = sampled ? Guess(sequence, most_guesses) : 0;
+  sequence.rows = sampled ? 1 + sequence.guessed : 0;
+  step.tokens = static_cast<int32_t>(count + sequence.guessed);
+  step.drafts = static_cast<int32_t>(sequence.guessed);
+  step.accepted = static_cast<int32_t>(std::exchange(sequence.accepted, 0));
   step.save = SaveState(sequence);
-  command.sequences.push_back(step);
+  command_.sequences.push_back(step);
+  const auto first = sequence.tokens.begin() + step.first_position;
+  command_.tokens.insert(command_.tokens.end(), first, first + step.tokens);
+  for (int64_t i = 0; i < sequence.rows; ++i) AddLogitRow(sequence, sequence.computed + i);
+}
+
+// Guesses stay in the page of the last certain token, and leave out its last place: so they take no
+// pages, and the state can be saved at the end of every page.
+int64_t Scheduler::Guess(Sequence& sequence, int64_t most) {
+  const int64_t in_page = sequence.computed % kPageTokens;
+  const int64_t room = in_page == 0 ? 0 : kPageTokens - 1 - in_page;
+  const int64_t useful = sequence.limit - std::ssize(sequence.tokens) - 1;
+  const int64_t possible = std::min({most, room, useful, limits_.drafts});
+  const int64_t wanted = possible <= 0 ? 0 : sequence.guess_count.Next(possible);
+  const size_t repeat = wanted == 0 ? 0 : FindRepeat(sequence.tokens);
+  if (repeat == 0) return 0;
+  // A place close to the end repeats what is guessed.
+  for (size_t i = repeat; i < repeat + static_cast<size_t>(wanted); ++i) {
+    sequence.tokens.push_back(sequence.tokens[i]);
+  }
+  guessed_tokens_ += wanted;
+  return wanted;
 }
 
 // The snapshot that the state after this step goes to: at the end of every page that a step ends
@@ -180,80 +227,101 @@ int32_t Scheduler::SaveState(Sequence& sequence) {
 void Scheduler::Keep(Sequence& sequence) {
   cache_.Add(std::span(sequence.tokens).first(static_cast<size_t>(sequence.computed)),
              sequence.held);
-  for (const auto& [pages, snapshot] : std::exchange(sequence.saved, {})) {
+  for (const auto& [pages, snapshot] : sequence.saved) {
     const bool decoded = pages * kPageTokens >= std::ssize(sequence.request.prompt);
     // Of those that are made while decoding the last one is enough.
     if (decoded && sequence.last_decoded > 0) cache_.Detach(sequence.held, sequence.last_decoded);
     if (decoded) sequence.last_decoded = pages;
     cache_.Attach(sequence.held, pages, snapshot);
   }
+  sequence.saved.clear();
 }
 
-void Scheduler::AddLogitRow(Sequence& sequence, StepCommand& command) {
+// The row that a token at `position` is sampled from, behind all of the sequence's before it.
+void Scheduler::AddLogitRow(Sequence& sequence, int64_t position) {
   const SamplingParams& sampling = sequence.request.sampling;
   LogitRow row;
-  row.row = static_cast<int32_t>(command.tokens.size() - 1);
-  row.spec =
-      MakeCandidateSpec(sampling, static_cast<int32_t>(sequence.tokens.size()), limits_.vocab);
+  row.row = static_cast<int32_t>(std::ssize(command_.tokens) - sequence.rows + position -
+                                 sequence.computed);
+  row.spec = MakeCandidateSpec(sampling, static_cast<int32_t>(position), limits_.vocab);
   const bool penalised = sampling.repeat_penalty != 1 || sampling.presence_penalty != 0 ||
                          sampling.frequency_penalty != 0;
   if (penalised) {
-    const int64_t size = std::ssize(sequence.tokens);
-    const int64_t look_back = sampling.repeat_last_n < 0 ? size : sampling.repeat_last_n;
+    const int64_t look_back = sampling.repeat_last_n < 0 ? position : sampling.repeat_last_n;
     std::map<int32_t, int32_t> counts;
-    for (int64_t i = std::max<int64_t>(0, size - look_back); i < size; ++i) {
+    for (int64_t i = std::max<int64_t>(0, position - look_back); i < position; ++i) {
       ++counts[sequence.tokens[static_cast<size_t>(i)]];
     }
-    for (const auto& [token, count] : counts) command.windows.push_back({token, count});
+    for (const auto& [token, count] : counts) command_.windows.push_back({token, count});
     row.window = static_cast<int32_t>(counts.size());
   }
-  command.rows.push_back(row);
-  sampled_.push_back(sequence.id);
+  command_.rows.push_back(row);
 }
 
-TokenEvent Scheduler::Append(Sequence& sequence, const RowResult& row) const {
-  TokenEvent event{sequence.id, -1, FinishReason::kFault};
+TokenEvent Scheduler::Sample(const Sequence& sequence, int64_t position,
+                             const RowResult& row) const {
+  TokenEvent event;
+  event.request = sequence.id;
+  event.finish = FinishReason::kFault;
   if (row.fault) return event;
-  event.token = PickToken(row.candidates, sequence.request.sampling,
-                          static_cast<int32_t>(sequence.tokens.size()));
+  event.token =
+      PickToken(row.candidates, sequence.request.sampling, static_cast<int32_t>(position));
   event.finish = FinishReason::kNone;
-  sequence.tokens.push_back(event.token);
   const std::vector<int32_t>& stop = sequence.request.stop;
   if (std::binary_search(stop.begin(), stop.end(), event.token)) {
     event.finish = FinishReason::kStop;
-  } else if (std::ssize(sequence.tokens) >= sequence.limit) {
+  } else if (position + 1 >= sequence.limit) {
     event.finish = FinishReason::kLength;
   }
   return event;
 }
 
-std::vector<TokenEvent> Scheduler::Complete(std::span<const RowResult> rows) {
-  TRINE_CHECK(rows.size() == sampled_.size(), "one result for each row that was asked for");
-  std::vector<TokenEvent> events;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto sequence = std::find_if(running_.begin(), running_.end(),
-                                       [&](const Sequence& s) { return s.id == sampled_[i]; });
-    if (sequence->ended != FinishReason::kNone) continue;
-    events.push_back(Append(*sequence, rows[i]));
-    sequence->ended = events.back().finish;
-    if (sequence->ended != FinishReason::kFault) Keep(*sequence);
-  }
-  for (auto sequence = running_.begin(); sequence != running_.end();) {
-    const bool told = std::any_of(events.begin(), events.end(), [&](const TokenEvent& event) {
-      return event.request == sequence->id;
-    });
-    if (!told && sequence->ended != FinishReason::kNone) {
-      events.push_back({sequence->id, -1, sequence->ended});
+// One token a row, as long as the guesses before it are right.
+void Scheduler::Advance(Sequence& sequence, std::span<const RowResult> rows, int64_t first_row) {
+  std::vector<int32_t>& tokens = sequence.tokens;
+  const int64_t certain = sequence.computed;
+  int64_t size = certain;  // tokens that are known
+  for (bool right = true; right && sequence.ended == FinishReason::kNone; ++first_row) {
+    TokenEvent event = Sample(sequence, size, rows[static_cast<size_t>(size - certain)]);
+    event.row = static_cast<int32_t>(first_row);
+    sequence.ended = event.finish;
+    if (event.token >= 0) {
+      right = size < std::ssize(tokens) && tokens[static_cast<size_t>(size)] == event.token;
+      if (!right) tokens.resize(static_cast<size_t>(size));
+      if (!right) tokens.push_back(event.token);
+      ++size;
     }
-    sequence->in_step = false;
-    if (sequence->ended != FinishReason::kNone) {
-      GiveBack(*sequence);
-      sequence = running_.erase(sequence);
-    } else {
-      ++sequence;
-    }
+    events_.push_back(std::move(event));
   }
-  return events;
+  tokens.resize(static_cast<size_t>(size));
+  sequence.accepted = std::max<int64_t>(0, size - 1 - certain);
+  sequence.computed += sequence.accepted;
+  accepted_tokens_ += sequence.accepted;
+  if (sequence.guessed > 0) sequence.guess_count.Learn(sequence.guessed, sequence.accepted);
+  if (sequence.ended != FinishReason::kFault) Keep(sequence);
+}
+
+void Scheduler::Complete(std::span<const RowResult> rows) {
+  TRINE_CHECK(rows.size() == command_.rows.size(), "one result for each row that was asked for");
+  size_t row = 0;
+  for (Sequence& sequence : running_) {
+    if (!sequence.in_step) continue;
+    sequence.in_step = false;
+    const auto count = static_cast<size_t>(std::exchange(sequence.rows, 0));
+    if (sequence.ended != FinishReason::kNone) {
+      events_.push_back({sequence.id, -1, -1, sequence.ended});
+    } else if (count > 0) {
+      Advance(sequence, rows.subspan(row, count), static_cast<int64_t>(row));
+    }
+    row += count;
+    if (sequence.ended != FinishReason::kNone) GiveBack(sequence);
+  }
+  std::erase_if(running_, [](const Sequence& s) { return s.ended != FinishReason::kNone; });
+}
+
+void Scheduler::TakeEvents(std::vector<TokenEvent>& events) {
+  events.clear();
+  events.swap(events_);
 }
 
 void Scheduler::End(int64_t request, FinishReason why) {
@@ -266,14 +334,14 @@ void Scheduler::End(int64_t request, FinishReason why) {
   if (runs != running_.end()) {
     GiveBack(*runs);
     running_.erase(runs);
-    events_.push_back({request, -1, why});
+    events_.push_back({request, -1, -1, why});
     return;
   }
   for (auto& [client, sequences] : waiting_) {
     const auto waits = std::find_if(sequences.begin(), sequences.end(), is_it);
     if (waits == sequences.end()) continue;
     sequences.erase(waits);
-    events_.push_back({request, -1, why});
+    events_.push_back({request, -1, -1, why});
     if (sequences.empty()) waiting_.erase(client);
     return;
   }

@@ -89,21 +89,26 @@ void Session::MakeExecutor() {
   for (int rank = 0; rank < plan_.model.ranks(); ++rank) {
     vocab_shards.push_back(plan_.model.shards.share(rank).vocab);
   }
-  executor_ = std::make_unique<RankExecutor>(
-      *model_, *context_, std::move(vocab_shards), drawable_,
-      ExecutorLimits{context_->limits, plan_.limits.sequences, plan_.limits.pages,
-                     plan_.limits.snapshots});
+  executor_ =
+      std::make_unique<RankExecutor>(*model_, *context_, std::move(vocab_shards), drawable_,
+                                     ExecutorLimits{context_->limits, plan_.limits.sequences,
+                                                    plan_.limits.pages, plan_.limits.snapshots});
 }
 
-std::vector<TokenEvent> Session::Step(
-    Scheduler& scheduler, const std::function<void(std::span<const float>)>& on_logits) {
-  StepCommand command = scheduler.Next();
-  command.gather_logits = static_cast<bool>(on_logits) && !command.rows.empty();
+std::span<const TokenEvent> Session::Step(Scheduler& scheduler, const OnToken& on_token) {
+  StepCommand& command = scheduler.Next();
+  command.gather_logits = static_cast<bool>(on_token) && !command.rows.empty();
   const StepResult& result = Execute(command);
-  if (command.gather_logits) on_logits(result.logits);
-  std::vector<Scheduler::RowResult> rows;
-  for (const StepResult::Row& row : result.rows) rows.push_back({row.candidates, row.fault});
-  return scheduler.Complete(rows);
+  rows_.clear();
+  for (const StepResult::Row& row : result.rows) rows_.push_back({row.candidates, row.fault});
+  scheduler.Complete(rows_);
+  scheduler.TakeEvents(events_);
+  const auto vocab = static_cast<size_t>(config().vocab);
+  for (const TokenEvent& event : events_) {
+    if (!on_token || event.token < 0) continue;
+    on_token(event, result.logits.subspan(static_cast<size_t>(event.row) * vocab, vocab));
+  }
+  return events_;
 }
 
 }  // namespace trine

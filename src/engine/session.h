@@ -48,14 +48,16 @@ class Session {
     return BroadcastAndExecute(control_, *executor_, command, message_);
   }
 
-  // Rank 0. One step of a scheduler that is not idle: events in order, and the raw logits of the
-  // sampled rows [R, vocab] to on_logits, if given.
-  std::vector<TokenEvent> Step(Scheduler& scheduler,
-                               const std::function<void(std::span<const float>)>& on_logits = {});
+  // Rank 0. One step of a scheduler that is not idle: its events, until the next call; on_token, if
+  // given, gets each token with the raw logits [vocab] that it was sampled from.
+  using OnToken = std::function<void(const TokenEvent&, std::span<const float> logits)>;
+  std::span<const TokenEvent> Step(Scheduler& scheduler, const OnToken& on_token = {});
   void Stop() { BroadcastStop(control_); }
 
  private:
-  Session(ControlChannel& control, Communicator& comm) : control_(control), comm_(comm) {}
+  Session(ControlChannel& control, Communicator& comm) : control_(control), comm_(comm) {
+    message_.reserve(kMessageBytes);
+  }
   Status ReadHeaders(const SessionOptions& options);
   Status ListDrawable();
   Status CheckSameFile();
@@ -74,6 +76,8 @@ class Session {
   std::unique_ptr<Model> model_;
   std::unique_ptr<RankExecutor> executor_;
   Bytes message_;
+  std::vector<Scheduler::RowResult> rows_;
+  std::vector<TokenEvent> events_;
 };
 
 }  // namespace trine

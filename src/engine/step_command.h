@@ -22,6 +22,11 @@ struct SequenceStep {
   // is set to the slot's state after it. -1: none.
   int32_t restore = -1;
   int32_t save = -1;
+  // The last of the tokens are guesses: so many of them. And of the guesses of this sequence's last
+  // step so many were right that this step does not repeat them. The recurrent state is that after
+  // the last token that is no guess, also when it is saved.
+  int32_t drafts = 0;
+  int32_t accepted = 0;
 };
 
 // A token whose logits are wanted, and how its candidates are to be chosen.
@@ -39,8 +44,19 @@ struct StepCommand {
   std::vector<TokenCount> windows;  // of all rows, in order
   bool gather_logits = false;       // rank 0 wants the raw logits of all rows too
 
+  void Clear() {
+    sequences.clear();
+    tokens.clear();
+    new_pages.clear();
+    rows.clear();
+    windows.clear();
+    gather_logits = false;
+  }
   bool stop() const { return sequences.empty(); }  // the end of the job
 };
+
+// More than a decode step of a few hundred sequences takes.
+inline constexpr size_t kMessageBytes = 64 << 10;
 
 void Encode(const StepCommand& command, Bytes& message);
 void Decode(const Bytes& message, StepCommand& command);
