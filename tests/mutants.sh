@@ -66,12 +66,19 @@ mutants=(
   "collectives|src/engine/timed_communicator.cc|s/std::max(last, rank\[i\].entry)/last/|bench_test|SplitCollectives.WaitingEndsWhenTheLastEnters|waiting ends when rank 0 enters"
   "op-class|src/engine/timed_backend.cc|s/OpClass::kDelta/OpClass::kNorm/|bench_test|TimedBackend.SameLogits_TimesOfWhatTheModelDoes|the delta rule is timed as a norm"
   "recompute|src/engine/scheduler.cc|s/sequence.computed = sequence.told/sequence.told/|engine_test|Job.PreemptedTexts_AreTheSame|a preempted sequence goes on without its pages"
-  "cached-tokens|src/engine/prefix_cache.cc|s/  return hash;/  return 5;/;s/node.parent == parent \&\& std::equal(.*)) {/node.parent == parent) {/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|tokens are not compared"
-  "snapshot-pin|src/engine/prefix_cache.cc|s/if (last.waiting++ == 0) with_snapshot_.erase.*/++last.waiting;/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|a snapshot is overwritten before it is used"
+  "cached-tokens|src/engine/prefix_cache.cc|s/hash \& (buckets_.size() - 1)/0/;s/std::ranges::equal(tokens, TokensOf(index))/true/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|tokens are not compared"
+  "snapshot-pin|src/engine/prefix_cache.cc|s/  ++last.waiting;//;s/  --node(.*waiting;//|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|a snapshot is overwritten before it is used"
   "restore|src/engine/rank_loop.cc|s/first_snapshot_ + step.restore, step.slot/step.slot, step.slot/|engine_test|Job.CachedBeginnings_SameBits|a state is not restored"
   "slot-leak|src/engine/scheduler.cc|s/free_slots_.push_back(sequence.slot);//|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|slots are not given back"
-  "promise|src/engine/scheduler.cc|s/promised > pages_.available()/false/|scheduler_test|Scheduler.Scenarios_GoAsWritten|admitted without pages for its prompt"
+  "promise|src/engine/scheduler.cc|s/promised > cache_.available()/false/|scheduler_test|Scheduler.Scenarios_GoAsWritten|admitted without pages for its prompt"
   "limit-step|src/engine/scheduler.h|s/limits_.step_tokens = tokens;/static_cast<void>(tokens);/|scheduler_test|Scheduler.Scenarios_GoAsWritten|steps keep their length"
+  "guess-kept|src/engine/scheduler.cc|s/  tokens.resize(static_cast<size_t>(size));$//|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|wrong guesses stay in the text"
+  "guess-told|src/engine/scheduler.cc|s/std::exchange(sequence.accepted, 0)/0/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|the ranks do not learn which guesses were right"
+  "guess-page|src/engine/scheduler.cc|s/kPageTokens - 1 - in_page/kPageTokens - in_page/|scheduler_test|Scheduler.Scenarios_GoAsWritten|no state at the end of a page"
+  "guess-limit|src/engine/scheduler.cc|s/std::min({most, room, useful/std::min({most, room, room/|scheduler_test|Scheduler.Scenarios_GoAsWritten|guesses of tokens that will not follow"
+  "reading|src/engine/scheduler.cc|s/return alike > 0 .*/return false;/|scheduler_test|Scheduler.Scenarios_GoAsWritten|nobody waits for a prompt that is being read"
+  "eviction|src/engine/prefix_cache.cc|s/  left.newer = -1;/  left.newer = -1; if (oldest_ >= 0) { node(index).older = -1; left.newer = oldest_; node(oldest_).older = index; oldest_ = index; ++idle_; return; }/|scheduler_test|Scheduler.Scenarios_GoAsWritten|what was used last goes first"
+  "window-alloc|src/engine/scheduler.cc|s/  sequence.saved.clear();/  sequence.saved = {};/|steady_test|Steady.DecodeSteps_DoNotAllocate|a decode step takes memory"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
