@@ -1,5 +1,5 @@
 // Settings: what the command line, the environment and --config ask for, checked and typed. Filled
-// by launcher/cli.cc; the commands read it.
+// by launcher/cli_options.cc and cli_check.cc; the commands read it.
 #pragma once
 
 #include <array>
