@@ -32,8 +32,9 @@ constexpr char kUsage[] =
 
 // Several letters after one dash, as llama.cpp has them, to the long names.
 const std::map<std::string, std::string> kAliases = {
-    {"-ctk", "--cache-type-k"},   {"-ctv", "--cache-type-v"},        {"-pg", "--prompt-gen"},
-    {"--predict", "--n-predict"}, {"--max-model-len", "--ctx-size"}, {"--temperature", "--temp"}};
+    {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"},   {"-pg", "--prompt-gen"},
+    {"-npl", "--n-parallel"},   {"--predict", "--n-predict"}, {"--max-model-len", "--ctx-size"},
+    {"--temperature", "--temp"}};
 
 Result<std::vector<std::string>> ExpandAliases(int argc, const char* const* argv) {
   std::vector<std::string> arguments;

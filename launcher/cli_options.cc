@@ -75,6 +75,8 @@ po::options_description BenchOptions(Settings& s, RawOptions& raw) {
       "-pg PP,TG: a prefill and a decode behind it, timed together; given again: another test");
   add("n-depth,d", po::value(&raw.bench_depth)->default_value(raw.bench_depth),
       "tokens in the context before a test begins, a list");
+  add("n-parallel", po::value(&raw.bench_parallel)->default_value(raw.bench_parallel),
+      "-npl: sequences side by side, a list; their tokens are counted together");
   add("batch-size,b", po::value(&raw.bench_batch)->default_value(raw.bench_batch),
       "tokens per step, a list");
   add("repetitions,r", po::value(&s.repetitions)->default_value(s.repetitions), "of each test");

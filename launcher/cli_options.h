@@ -15,6 +15,7 @@ struct RawOptions {
   std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split;
   std::vector<std::string> prompt;
   std::string bench_prompt = "512", bench_generate = "128", bench_depth = "0", bench_batch = "512";
+  std::string bench_parallel = "1";
   std::vector<std::string> bench_pairs;
   std::string shard_size;
   int64_t seed = -1;

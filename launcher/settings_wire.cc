@@ -10,8 +10,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Settings, verb, help, np, model, context, thr
                                    repeat_last_n, presence_penalty, frequency_penalty, seed,
                                    ignore_eos, save_logits, chunks, kl_divergence, csv,
                                    bench_prompt, bench_generate, bench_pairs, bench_depth,
-                                   bench_batch, repetitions, plan_ranks, output, json, sha256,
-                                   verify, decode, preset, type, layers, output_file, shard_bytes)
+                                   bench_batch, bench_parallel, repetitions, plan_ranks, output,
+                                   json, sha256, verify, decode, preset, type, layers, output_file,
+                                   shard_bytes)
 
 Bytes EncodeSettings(const Settings& settings) {
   const std::vector<uint8_t> packed = nlohmann::json::to_msgpack(settings);

@@ -214,7 +214,7 @@ class Bench(VerbCase):
     OPTIONAL = ("weight_gb_per_second", "read_gb_per_second", "read_fraction")
     NAMES = ["model", "type", "model_filename", "model_size", "model_n_params", "np", "threads",
              "device", "comm", "compute", "cache_type", "n_batch", "n_prompt", "n_gen", "n_depth",
-             "test", "tokens_per_second", "stddev", "samples_ts", *OPTIONAL, "comm_fraction",
+             "n_parallel", "test", "tokens_per_second", "stddev", "samples_ts", *OPTIONAL, "comm_fraction",
              "wait_fraction", "split", "version", "commit", "mpi", "cpu", "test_time"]
     SPLIT = ["linear", "attention", "delta", "norm", "rotation", "rope", "candidates", "other",
              "collectives", "rest"]
@@ -308,6 +308,23 @@ class Bench(VerbCase):
             outcome = cli.trine(*bench, "40")
         self.assertEqual((outcome.code, outcome.errors), (1, [
             "trine: tg1 @ d40: a value was not finite or beyond 2^22; nothing to time"]))
+
+    def test_Parallel_CountsTheTokensOfAllSequences(self):
+        rows = self.rows("-p", "20", "-n", "4", "-npl", "1,3", "-r", "1", np=2)
+        self.assertEqual([row["test"] for row in rows], ["pp20", "tg4", "pp20 x3", "tg4 x3"])
+        self.assertEqual([row["n_parallel"] for row in rows], [1, 1, 3, 3])
+        for row in rows:  # a weight is read once a step, whatever the number of sequences
+            if row["n_gen"] > 0:
+                steps = row["tokens_per_second"] / row["n_parallel"]
+                resident = row["weight_gb_per_second"] * 1e9 / steps
+                self.assertAlmostEqual(resident, rows[1]["weight_gb_per_second"] * 1e9 /
+                                       rows[1]["tokens_per_second"], delta=1)
+        for options, message in (
+                (("-b", "2"), "-npl is 3 and -b 2; a step must have room for a token of every "
+                              "sequence"),
+                (("-d", "5"), "-npl is 3 and -d 5; several sequences begin at -d 0 only")):
+            outcome = cli.trine("bench", "-m", QWEN3, "-npl", "3", *options)
+            self.assertEqual((outcome.code, outcome.errors), (2, ["trine: " + message]))
 
     def test_Context_GrowsWithTheTests_UpToTheModels(self):
         self.assertEqual(self.rows("-p", "0", "-n", "4", "-d", "40", "-r", "1", "-c", "16")[0]

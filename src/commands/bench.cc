@@ -45,10 +45,10 @@ std::vector<T> FromBytes(const Bytes& bytes) {
   return values;
 }
 
-// A prompt of the same pseudo-random tokens every time.
-std::vector<int32_t> TestPrompt(int64_t tokens, int64_t vocab) {
+// The prompt of the nth sequence: the same pseudo-random tokens every time.
+std::vector<int32_t> TestPrompt(int64_t nth, int64_t tokens, int64_t vocab) {
   std::vector<int32_t> prompt;
-  uint64_t state = 1;
+  auto state = static_cast<uint64_t>(1 + nth);
   for (int64_t i = 0; i < tokens; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     prompt.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocab)));
@@ -73,14 +73,16 @@ std::vector<BenchTest> ListTests(const Settings& settings) {
   std::vector<BenchTest> tests;
   for (const int64_t depth : settings.bench_depth) {
     for (const int64_t batch : settings.bench_batch) {
-      for (const int64_t n : settings.bench_prompt) {
-        if (n > 0) tests.push_back({n, 0, depth, batch});
-      }
-      for (const int64_t n : settings.bench_generate) {
-        if (n > 0) tests.push_back({0, n, depth, batch});
-      }
-      for (const auto& [prompt, generate] : settings.bench_pairs) {
-        tests.push_back({prompt, generate, depth, batch});
+      for (const int64_t parallel : settings.bench_parallel) {
+        for (const int64_t n : settings.bench_prompt) {
+          if (n > 0) tests.push_back({n, 0, depth, batch, parallel});
+        }
+        for (const int64_t n : settings.bench_generate) {
+          if (n > 0) tests.push_back({0, n, depth, batch, parallel});
+        }
+        for (const auto& [prompt, generate] : settings.bench_pairs) {
+          tests.push_back({prompt, generate, depth, batch, parallel});
+        }
       }
     }
   }
@@ -137,11 +139,13 @@ Result<double> Bench::Run(const BenchTest& test) {
   Scheduler scheduler(session_.scheduler_limits());
   const int64_t batch = std::min(test.batch, session_.scheduler_limits().step_tokens);
   const Status filled = RunSession(ranks_, session_, [&]() -> Status {
-    Request request;
-    request.prompt = TestPrompt(PromptTokens(test), session_.tokenizer().size());
-    request.max_tokens = static_cast<int32_t>(GeneratedTokens(test));
-    request.sampling.temperature = 0;
-    TRINE_RETURN_IF_ERROR(scheduler.Submit(std::move(request)).status());
+    for (int64_t nth = 0; nth < test.parallel; ++nth) {
+      Request request;
+      request.prompt = TestPrompt(nth, PromptTokens(test), session_.tokenizer().size());
+      request.max_tokens = static_cast<int32_t>(GeneratedTokens(test));
+      request.sampling.temperature = 0;
+      TRINE_RETURN_IF_ERROR(scheduler.Submit(std::move(request)).status());
+    }
     for (int64_t left = test.depth; left > 0; left -= std::min(batch, left)) {
       scheduler.LimitStep(std::min(batch, left));
       TRINE_RETURN_IF_ERROR(Step(scheduler, test));
@@ -234,7 +238,7 @@ void AddShares(const Account& account, bool one_host, BenchResult& result) {
 Result<BenchResult> Bench::Measure(const BenchTest& test, int repetitions) {
   // The buffers grow to a step's size, the notes to as many as a step makes.
   const BenchTest warm_up{std::min(test.prompt, test.batch), std::min<int64_t>(test.generate, 1), 0,
-                          test.batch};
+                          test.batch, test.parallel};
   TRINE_RETURN_IF_ERROR(Run(warm_up).status());
   notes_of_a_step_ = std::max(notes_of_a_step_, comm_.notes().size());
 
@@ -242,19 +246,20 @@ Result<BenchResult> Bench::Measure(const BenchTest& test, int repetitions) {
   result.test = test;
   Account account;
   std::vector<double> reads, fractions;
+  const auto sequences = static_cast<double>(test.parallel);  // in every step of a decode
   for (int i = 0; i < repetitions; ++i) {
     TRINE_ASSIGN(const double seconds, Run(test));
     AddTimes(account);
     result.samples.push_back(static_cast<double>(test.tokens()) / seconds);
     if (test.prompt > 0) continue;
     reads.push_back(weight_bytes_ / SecondsOfPlainRead());
-    fractions.push_back(weight_bytes_ * result.samples.back() / reads.back());
+    fractions.push_back(weight_bytes_ * result.samples.back() / sequences / reads.back());
   }
   result.mean = MeanOf(result.samples);
   result.stddev = StandardDeviation(result.samples, result.mean);
   AddShares(account, ranks_.world.local_size == ranks_.world.size, result);
   if (test.prompt == 0) {
-    result.weight_gb_per_second = weight_bytes_ * result.mean * 1e-9;
+    result.weight_gb_per_second = weight_bytes_ * result.mean / sequences * 1e-9;
     result.read_gb_per_second = Median(reads) * 1e-9;
     result.read_fraction = Median(fractions);
   }
@@ -302,19 +307,20 @@ Status BenchCommand(const Settings& settings, Ranks ranks) {
       [](const auto& a, const auto& b) { return ContextTokens(a) < ContextTokens(b); });
   TimedCommunicator comm(ranks.comm);
   TimedBackend* backend = nullptr;
-  TRINE_ASSIGN(const std::unique_ptr<Session> session,
-               OpenSession(settings, {ranks.world, ranks.control, comm}, /*sequences=*/1,
-                           [&](SessionOptions& options) {
-                             if (options.context != 0) {  // as llama-bench, what the tests need
-                               options.context = std::max(options.context, ContextTokens(longest));
-                             }
-                             options.step_tokens = *std::ranges::max_element(settings.bench_batch);
-                             options.decorate = [&](std::unique_ptr<Backend> inner) {
-                               auto timed = std::make_unique<TimedBackend>(std::move(inner));
-                               backend = timed.get();
-                               return timed;
-                             };
-                           }));
+  TRINE_ASSIGN(
+      const std::unique_ptr<Session> session,
+      OpenSession(settings, {ranks.world, ranks.control, comm},
+                  *std::ranges::max_element(settings.bench_parallel), [&](SessionOptions& options) {
+                    if (options.context != 0) {  // as llama-bench, what the tests need
+                      options.context = std::max(options.context, ContextTokens(longest));
+                    }
+                    options.step_tokens = *std::ranges::max_element(settings.bench_batch);
+                    options.decorate = [&](std::unique_ptr<Backend> inner) {
+                      auto timed = std::make_unique<TimedBackend>(std::move(inner));
+                      backend = timed.get();
+                      return timed;
+                    };
+                  }));
   if (ContextTokens(longest) > session->context()) {
     return BadInput(longest.Name() + " needs a context of " +
                     std::to_string(ContextTokens(longest)) +

@@ -53,6 +53,7 @@ Json ToJson(const BenchSubject& subject, const BenchResult& result, const std::s
           {"n_prompt", result.test.prompt},
           {"n_gen", result.test.generate},
           {"n_depth", result.test.depth},
+          {"n_parallel", result.test.parallel},
           {"test", result.test.Name()},
           {"tokens_per_second", result.mean},
           {"stddev", result.stddev},
@@ -185,6 +186,7 @@ std::string BenchTest::Name() const {
   std::string name;
   if (prompt > 0) name = "pp" + std::to_string(prompt);
   if (generate > 0) name += (name.empty() ? "tg" : "+tg") + std::to_string(generate);
+  if (parallel > 1) name += " x" + std::to_string(parallel);
   return depth > 0 ? name + " @ d" + std::to_string(depth) : name;
 }
 

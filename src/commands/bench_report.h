@@ -15,10 +15,14 @@ struct BenchTest {
   int64_t generate = 0;  // tokens of decode that are timed
   int64_t depth = 0;     // tokens in the context before
   int64_t batch = 1;     // tokens per step
+  int64_t parallel = 1;  // sequences side by side, each with all of these
 
-  std::string Name() const;  // as llama-bench has it: "pp512", "tg128 @ d1024", "pp512+tg128"
-  int64_t tokens() const { return prompt + generate; }
-  int64_t steps() const { return (prompt + batch - 1) / batch + generate; }
+  // As llama-bench has it: "pp512", "tg128 @ d1024", "pp512+tg128"; "tg128 x8" of several
+  // sequences.
+  std::string Name() const;
+  int64_t tokens() const { return parallel * (prompt + generate); }
+  // No more than so many steps are timed.
+  int64_t steps() const { return parallel * ((prompt + batch - 1) / batch + 1) + generate; }
 };
 
 struct BenchResult {

@@ -53,6 +53,7 @@ struct Settings {
   std::vector<int64_t> bench_generate = {128};
   std::vector<std::array<int64_t, 2>> bench_pairs;  // prompt, generate
   std::vector<int64_t> bench_depth = {0};
+  std::vector<int64_t> bench_parallel = {1};
   std::vector<int64_t> bench_batch = {512};  // in place of `batch`
   int repetitions = 5;
 
