@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <string>
 #include <thread>
@@ -80,6 +82,24 @@ TEST(MpiControl, Broadcast_WorkerWaitsOneSecond_CostsLittleMoreThanSleeping) {
     control->Broadcast(message, 0);
   });
   EXPECT_LT(waiting, sleeping + 0.05);
+}
+
+// What a rank of a server without requests does.
+TEST(MpiControl, Broadcast_IdleWorker_UnderTwoPercentOfACore) {
+  const auto control = test_job->MakeControl();
+  Bytes message;
+  const double waiting = CpuSeconds([&] {
+    control->Barrier();
+    if (control->world().rank == 0) std::this_thread::sleep_for(std::chrono::seconds(6));
+    control->Broadcast(message, 0);
+  });
+  const auto* bytes = reinterpret_cast<const std::byte*>(&waiting);
+  for (const Bytes& theirs : control->AllGather(Bytes(bytes, bytes + sizeof waiting))) {
+    double seconds = 0;
+    std::memcpy(&seconds, theirs.data(), sizeof seconds);
+    EXPECT_LT(seconds, 0.02 * 6);
+    if (control->world().rank == 0) std::printf("  %.2f %% of a core\n", 100 * seconds / 6);
+  }
 }
 
 TEST(MpiControl, Barrier_RanksWaitOneSecond_CostsLittleMoreThanSleeping) {
