@@ -25,6 +25,7 @@ SchedulerLimits MakeLimits(const SessionOptions& options, const ModelConfig& con
                                   std::max(options.sequences, options.sequences * limits.context));
   limits.pages = options.sequences * PagesFor(limits.context);
   limits.vocab = config.vocab;
+  limits.drafts = options.drafts;
   limits.recurrent = config.recurrent_layers() > 0;
   limits.snapshots = limits.recurrent ? options.snapshots : 0;
   return limits;
@@ -98,7 +99,7 @@ Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options,
   const int64_t row_bytes = plan.limits.vocab * static_cast<int64_t>(sizeof(float));
   const int64_t fitting = std::min(plan.limits.step_tokens, options.logit_bytes / row_bytes);
   plan.step = {plan.limits.step_tokens,
-               std::max({options.logit_rows, fitting, plan.limits.sequences})};
+               std::max({options.logit_rows, fitting, plan.limits.sequences * (1 + options.drafts)})};
   return plan;
 }
 

@@ -25,6 +25,7 @@ struct SessionOptions {
   int64_t sequences = 1;      // at once
   int64_t step_tokens = 512;  // per step
   int64_t snapshots = 0;      // of a recurrent model's state, for the prefix cache
+  int64_t drafts = 0;         // guessed tokens of a sequence in a step, at most
   int64_t logit_rows = 0;     // per step; 0: one a sequence
   int64_t logit_bytes = 0;    // or as many rows as these hold; rank 0 has up to three copies
   std::vector<double> split;  // weights of the ranks; empty: equal
