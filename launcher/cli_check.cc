@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "launcher/cli_values.h"
 
@@ -20,13 +21,15 @@ Status CheckModelOptions(const RawOptions& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(OneOf("--comm", s.comm, {"auto", "shm", "mpi"}));
   TRINE_RETURN_IF_ERROR(OneOf("--reduce", raw.reduce, {"exact"}));
   TRINE_RETURN_IF_ERROR(OneOf("--compute", s.compute, {"int", "f32"}));
+  for (const auto& [option, type] : {std::pair("-ctk", raw.cache_k), {"-ctv", raw.cache_v}}) {
+    if (!type.empty()) TRINE_RETURN_IF_ERROR(OneOf(option, type, {"f16", "q8_0", "f32"}));
+  }
   s.cache_type = raw.cache_k.empty() ? raw.cache_v : raw.cache_k;
   if (!raw.cache_v.empty() && raw.cache_v != s.cache_type) {
     return UsageError("-ctk is " + raw.cache_k + " and -ctv " + raw.cache_v +
                       "; they must be equal");
   }
   if (s.cache_type.empty()) s.cache_type = s.compute == "f32" ? "f32" : "f16";
-  TRINE_RETURN_IF_ERROR(OneOf("-ctk", s.cache_type, {"f16", "q8_0", "f32"}));
   TRINE_RETURN_IF_ERROR(InRange("--ctx-size", static_cast<double>(s.context), 0, 1 << 24));
   TRINE_RETURN_IF_ERROR(InRange("--batch-size", static_cast<double>(s.batch), 1, 1 << 20));
   TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));

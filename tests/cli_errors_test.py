@@ -286,6 +286,8 @@ class OptionErrors(ErrorCase):
             self.usage(["-ctk", "f16", "-ctv", "f32"],
                        "-ctk is f16 and -ctv f32; they must be equal"),
             self.usage(["-ctk", "q9"], "-ctk is 'q9'; possible are f16, q8_0, f32"),
+            self.usage(["-ctv", "q9"], "-ctv is 'q9'; possible are f16, q8_0, f32"),
+            self.usage(["-ctk", "q9", "-ctv", "f16"], "-ctk is 'q9'; possible are f16, q8_0, f32"),
             self.usage(["--comm", "tcp"], "--comm is 'tcp'; possible are auto, shm, mpi"),
             self.usage(["--temp", "0"], "the argument ('x') for option 'top-k' is invalid "
                        "(trine run --help)", extra={"TRINE_TOP_K": "x"}),
