@@ -227,6 +227,14 @@ needs_smol = unittest.skipUnless(SMOL.exists(),
                                  f"{SMOL} is absent; launcher/quickstart.sh brings it")
 
 
+class VerbCase(unittest.TestCase):
+    def good(self, *arguments, **how):
+        """What a run without an error prints."""
+        outcome = trine(*arguments, **how)
+        self.assertEqual((outcome.code, outcome.errors), (0, []), outcome.err)
+        return outcome.out.decode()
+
+
 def keep_session_folder():
     """Open MPI makes one folder for all jobs of a user and removes it when it is empty, so that jobs
     side by side trip over it. A folder inside keeps it; the last test program to end removes both."""

@@ -25,15 +25,7 @@ FIXTURE = TINY.parent / "smollm2.json"
 VERBS = ("run", "bench", "perplexity", "inspect", "tokenize", "synth")
 
 
-class VerbCase(unittest.TestCase):
-    def good(self, *arguments, **how):
-        """What a run without an error prints."""
-        outcome = cli.trine(*arguments, **how)
-        self.assertEqual((outcome.code, outcome.errors), (0, []), outcome.err)
-        return outcome.out.decode()
-
-
-class Inspect(VerbCase):
+class Inspect(cli.VerbCase):
     def expected(self, paths):
         parts = [Gguf(path) for path in paths]
         first, tensors = parts[0], [t for part in parts for t in part.tensors.values()]
@@ -148,7 +140,7 @@ class Inspect(VerbCase):
         self.assertIn("00001-of-00003", outcome.errors[0])
 
 
-class Tokenize(VerbCase):
+class Tokenize(cli.VerbCase):
     TEXT = "naïve café 😀\tend"
 
     def ids(self, model, *options, **how):
@@ -209,7 +201,7 @@ class Tokenize(VerbCase):
         self.assertNotEqual(self.ids(QWEN3, "--no-escape", "-p", "a\\nb"), ids)
 
 
-class Bench(VerbCase):
+class Bench(cli.VerbCase):
     TINY_TEST = ["-p", "16", "-n", "4", "-r", "1"]
     OPTIONAL = ("weight_gb_per_second", "read_gb_per_second", "read_fraction")
     NAMES = ["model", "type", "model_filename", "model_size", "model_n_params", "np", "threads",
@@ -412,7 +404,7 @@ class Bench(VerbCase):
         self.assertEqual((outcome.code, len(outcome.errors), outcome.out), (1, 1, b""))
 
 
-class Help(VerbCase):
+class Help(cli.VerbCase):
     def test_Help_NamesVerbsAndOptions(self):
         overview = self.good("--help")
         for verb in VERBS:
@@ -440,7 +432,7 @@ def physical_cores():
     return len({file.read_text() for file in files if file.exists()})
 
 
-class Binding(VerbCase):
+class Binding(cli.VerbCase):
     def warnings(self, command, threads):
         outcome = cli.execute([*command, cli.TRINE, "run", "-m", QWEN3, "-p", "x", "-n", "1",
                                "-t", threads])
@@ -471,55 +463,7 @@ class Binding(VerbCase):
             self.assertNotIn("mpirun", line)
 
 
-class Plan(VerbCase):
-    BONSAI = ("plan", "--preset", "ternary-bonsai-2-27b", "--type", "ptq1_0")
-
-    def plan(self, *options):
-        return json.loads(self.good(*self.BONSAI, "--json", *options))
-
-    def test_Bonsai27B_EveryByteOnce(self):
-        """Every tensor is on the ranks once, but for what is streamed and what is replicated."""
-        for np in range(1, 9):
-            plan = self.plan("--np", str(np))
-            ranks = plan["ranks"]
-            self.assertEqual([rank["rank"] for rank in ranks], list(range(np)))
-            self.assertEqual(plan["weights_bytes"], 5_935_527_936)
-            self.assertEqual(plan["streamed_bytes"], 248320 * 5120 // 128 * 28)
-            self.assertEqual(plan["valid_np"], list(range(1, 17)))
-            held = sum(rank["weights_bytes"] for rank in ranks)
-            extra = held - (plan["weights_bytes"] - plan["streamed_bytes"])
-            shared = sum(rank["replicated_bytes"] for rank in ranks)
-            self.assertLessEqual(extra, shared)
-            self.assertGreaterEqual(np * extra, (np - 1) * shared // 2)
-            self.assertEqual(sum(rank["state_bytes"] for rank in ranks), 150_994_944 + 5_898_240)
-            self.assertEqual(plan["total_bytes"], sum(rank["total_bytes"] for rank in ranks))
-
-    def test_KvBytes_AreThoseOfTheHeads(self):
-        one, eight = (self.plan("--np", np, "-c", "1024")["ranks"] for np in ("1", "8"))
-        self.assertEqual(one[0]["kv_bytes"], 1024 * 65536)
-        self.assertEqual({rank["kv_bytes"] for rank in eight}, {1024 * 16384})
-        for options, bytes_of_32 in ((["-ctk", "f32"], 128), (["-ctk", "q8_0", "-ctv", "q8_0"], 34)):
-            plan = self.plan("-c", "1024", *options)
-            self.assertEqual(plan["ranks"][0]["kv_bytes"], 1024 * 65536 // 64 * bytes_of_32)
-
-    def test_TooManyRanks_SaysHowMany(self):
-        outcome = cli.trine(*self.BONSAI, "--np", "17")
-        self.assertEqual(outcome.code, 1)
-        self.assertEqual(outcome.lines("trine: "), [
-            "trine: ternary-bonsai-2-27b: attn_qkv: 16 key heads cannot be shared by 17 ranks; "
-            "use 1 to 16 ranks"])
-
-    def test_SharedKvHeads_CountOnEveryRankThatHasThem(self):
-        """At three ranks the middle one shares a KV head with either neighbour."""
-        shared = [rank["replicated_bytes"] for rank in self.plan("--np", "3")["ranks"]]
-        kv_head = 16 * 2 * 256 * 5120 // 128 * 28  # of attn_k and attn_v in 16 layers
-        self.assertEqual((shared[0], shared[1]), (shared[2], shared[0] + kv_head))
-
-    def test_NeitherModelNorPreset_IsUsage(self):
-        self.assertEqual(cli.trine("plan", "--np", "2").code, 2)
-
-
-class Processes(VerbCase):
+class Processes(cli.VerbCase):
     """Two ranks at work whose job ends, one way or another."""
 
     def start(self, repetitions, *options):
