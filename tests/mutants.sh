@@ -79,6 +79,9 @@ mutants=(
   "reading|src/engine/scheduler.cc|s/return alike > 0 .*/return false;/|scheduler_test|Scheduler.Scenarios_GoAsWritten|nobody waits for a prompt that is being read"
   "eviction|src/engine/prefix_cache.cc|s/  left.newer = -1;/  left.newer = -1; if (oldest_ >= 0) { node(index).older = -1; left.newer = oldest_; node(oldest_).older = index; oldest_ = index; ++idle_; return; }/|scheduler_test|Scheduler.Scenarios_GoAsWritten|what was used last goes first"
   "window-alloc|src/engine/scheduler.cc|s/  sequence.saved.clear();/  sequence.saved = {};/|steady_test|Steady.DecodeSteps_DoNotAllocate|a decode step takes memory"
+  "stop-border|src/text/stop_strings.cc|s/= pattern.borders\[matched\];/= 0;/|text_test|StopStrings.RandomTextsCutInAllWays_AsAPlainSearch|a stop string that overlaps itself is missed"
+  "stop-outer|src/text/stop_strings.cc|s/stop_ >= 0 \&\& certain_ >= stop_/stop_ >= 0/|text_test|StopStrings.OuterOneCounts_IfItComes|the stop string that ends first counts"
+  "stop-moves|src/text/stop_strings.cc|s/2 \* unused_ > held_.size()/true/|text_test|StopStrings.LongOnesByteByByte_TakeLinearTime|held text moves at every byte"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
