@@ -30,18 +30,28 @@ constexpr char kUsage[] =
     "  synth       write a model file of a preset's shape with random weights\n\n"
     "trine VERB --help lists a verb's options.\n";
 
-// Several letters after one dash, as llama.cpp has them, to the long names.
+// Several letters after one dash, as llama.cpp has them, and other names to the long ones.
 const std::map<std::string, std::string> kAliases = {
-    {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"},   {"-pg", "--prompt-gen"},
-    {"-npl", "--n-parallel"},   {"--predict", "--n-predict"}, {"--max-model-len", "--ctx-size"},
-    {"--temperature", "--temp"}};
+    {"-ctk", "--cache-type-k"},
+    {"-ctv", "--cache-type-v"},
+    {"-pg", "--prompt-gen"},
+    {"-npl", "--n-parallel"},
+    {"--predict", "--n-predict"},
+    {"--max-model-len", "--ctx-size"},
+    {"--max-num-seqs", "--parallel"},
+    {"--gpu-memory-utilization", "--memory-fraction"},
+    {"--temperature", "--temp"},
+    {"--draft", "--draft-max"},
+    {"--draft-n", "--draft-max"}};
 
 Result<std::vector<std::string>> ExpandAliases(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
   for (int i = 2; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "-np") {
-      return UsageError("-np means different things elsewhere; use --np N for ranks");
+      return UsageError(
+          "-np means different things elsewhere; use --np N for ranks or --parallel N for "
+          "sequences");
     }
     const auto alias = kAliases.find(argument);
     arguments.push_back(alias == kAliases.end() ? argument : alias->second);

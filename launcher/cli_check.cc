@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/cli_values.h"
+#include "src/engine/fit_pages.h"
 
 namespace trine {
 namespace {
@@ -37,10 +38,30 @@ Status CheckModelOptions(const RawOptions& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--np", s.plan_ranks, 1, 1024));
   TRINE_ASSIGN(s.split, ParseList("--split", raw.split));
   for (const double share : s.split) TRINE_RETURN_IF_ERROR(InRange("--split", share, 1e-6, 1e6));
+  if (!raw.kv_memory.empty()) {
+    TRINE_ASSIGN(s.kv_memory, ParseBytes("--kv-memory", raw.kv_memory));
+  }
+  return InRange("--memory-fraction", s.memory_fraction, 1e-6, 1);
+}
+
+// Of run and plan.
+Status CheckSequenceOptions(const Settings& s) {
+  TRINE_RETURN_IF_ERROR(InRange("--parallel", static_cast<double>(s.parallel), 0, kMostSequences));
+  TRINE_RETURN_IF_ERROR(
+      InRange("--ctx-checkpoints", static_cast<double>(s.ctx_checkpoints), 0, 1024));
+  return InRange("--draft-max", static_cast<double>(s.draft_max), 0, 64);
+}
+
+Status CheckPlanOptions(const RawOptions& raw, Settings& s) {
+  TRINE_RETURN_IF_ERROR(CheckSequenceOptions(s));
+  if (!raw.memory.empty()) {
+    TRINE_ASSIGN(s.plan_memory, ParseBytes("--memory", raw.memory));
+  }
   return {};
 }
 
 Status CheckRunOptions(const RawOptions& raw, Settings& s) {
+  TRINE_RETURN_IF_ERROR(CheckSequenceOptions(s));
   TRINE_RETURN_IF_ERROR(InRange("--n-predict", s.predict, -1, 1 << 24));
   TRINE_RETURN_IF_ERROR(InRange("--temp", s.temperature, 0, 100));
   TRINE_RETURN_IF_ERROR(InRange("--top-p", s.top_p, 0, 1));
@@ -133,6 +154,7 @@ Status CheckOptions(const RawOptions& raw, Settings& s) {
     TRINE_RETURN_IF_ERROR(CheckModelOptions(raw, s));
   }
   if (s.verb == "run" || s.verb == "tokenize") TakePrompts(raw, s);
+  if (s.verb == "plan") return CheckPlanOptions(raw, s);
   if (s.verb == "run") return CheckRunOptions(raw, s);
   if (s.verb == "perplexity") return CheckPerplexityOptions(raw, s);
   if (s.verb == "bench") return CheckBenchOptions(raw, s.json, s);

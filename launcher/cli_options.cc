@@ -7,6 +7,28 @@ namespace po = boost::program_options;
 namespace trine {
 namespace {
 
+// What decides how much memory a job takes, beside the model and the context.
+void AddMemoryOptions(po::options_description& options, Settings& s, RawOptions& raw) {
+  auto add = options.add_options();
+  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16, q8_0 or f32");
+  add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
+  add("kv-memory", po::value(&raw.kv_memory),
+      "of each rank, for the KV cache, with KB, MB or GB; default: what is left");
+  add("memory-fraction", po::value(&s.memory_fraction)->default_value(s.memory_fraction, "0.9"),
+      "of the memory of this host, which its ranks share evenly: what a job may take");
+}
+
+// Of verbs that run several sequences side by side.
+void AddSequenceOptions(po::options_description& options, Settings& s, const char* parallel) {
+  auto add = options.add_options();
+  add("parallel", po::value(&s.parallel), parallel);
+  add("ctx-checkpoints", po::value(&s.ctx_checkpoints)->default_value(s.ctx_checkpoints),
+      "snapshots of a recurrent model's state, per sequence, so that what prompts begin with alike "
+      "is computed once");
+  add("draft-max", po::value(&s.draft_max)->default_value(s.draft_max),
+      "tokens of a sequence to guess in a step, from what it has said before; 0: off");
+}
+
 po::options_description ModelOptions(Settings& s, RawOptions& raw) {
   po::options_description options("Model and ranks");
   auto add = options.add_options();
@@ -23,12 +45,11 @@ po::options_description ModelOptions(Settings& s, RawOptions& raw) {
       "exact: the same bits at every rank count");
   add("compute", po::value(&s.compute)->default_value(s.compute),
       "int: block formats multiply integer activations; f32: everything in f32, the ruler");
-  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16, q8_0 or f32");
-  add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
   if (s.verb != "bench") {  // which has a list
     add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
   }
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
+  AddMemoryOptions(options, s, raw);
   return options;
 }
 
@@ -61,6 +82,7 @@ po::options_description RunOptions(Settings& s, RawOptions& raw) {
   add("seed,s", po::value(&raw.seed)->default_value(raw.seed), "-1: another every time");
   add("ignore-eos", po::bool_switch(&s.ignore_eos), "go on after an end token");
   add("save-logits", po::value(&s.save_logits), "write the raw f32 logits of every sampled token");
+  AddSequenceOptions(options, s, "prompts at once, the others wait; default: all");
   return options;
 }
 
@@ -112,10 +134,12 @@ po::options_description PlanOptions(Settings& s, RawOptions& raw) {
   add("ctx-size,c", po::value(&s.context)->default_value(s.context),
       "tokens of context; 0: what the model was made for");
   add("compute", po::value(&s.compute)->default_value(s.compute), "int or f32, as of run");
-  add("cache-type-k", po::value(&raw.cache_k), "-ctk: KV cache type f16, q8_0 or f32");
-  add("cache-type-v", po::value(&raw.cache_v), "-ctv: as -ctk, and equal to it");
   add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
+  add("memory", po::value(&raw.memory),
+      "of each rank's device, with KB, MB or GB; default: its share of this host's");
+  AddMemoryOptions(options, s, raw);
+  AddSequenceOptions(options, s, "sequences at once; default: 1");
   add("json", po::bool_switch(&s.json), "machine-readable");
   return options;
 }

@@ -17,7 +17,7 @@ struct RawOptions {
   std::string bench_prompt = "512", bench_generate = "128", bench_depth = "0", bench_batch = "512";
   std::string bench_parallel = "1";
   std::vector<std::string> bench_pairs;
-  std::string shard_size;
+  std::string shard_size, kv_memory, memory;
   int64_t seed = -1;
   bool no_escape = false, no_parse_special = false;
 };

@@ -64,7 +64,7 @@ class ErrorCase(unittest.TestCase):
         self.assertEqual(outcome.code, code)
         self.assertEqual(outcome.out, b"")
         # The last is mpirun's event library, now and then, as it closes the pipes of a dead rank.
-        known = re.compile(r"trine: |  rank \d|  [a-z_.]+ +\w+ +x |  loaded |[^ ]+: \w+, \d+ ranks?, cpu|\[warn\] Epoll ")
+        known = re.compile(r"trine: |  rank \d|  [a-z_.]+ +\w+ +x |  loaded |  KV cache: |[^ ]+: \w+, \d+ ranks?, cpu|\[warn\] Epoll ")
         unknown = [line for line in outcome.err.splitlines() if not known.match(line)]
         self.assertEqual(unknown, [], "lines that are none of ours on stderr")
 
@@ -208,6 +208,30 @@ class RankErrors(ErrorCase):
                 self.check(outcome, f"{model}: {units} cannot be shared by {ranks} ranks; "
                            f"use 1 to {most} ranks", FAILURE)
 
+    def test_TooLittleMemory_IsSeenBeforeWeightsAreRead(self):
+        gguf = Gguf(F32_MODEL)
+        weights = gguf.tensors["blk.1.ffn_up.weight"]
+        nan = struct.pack("<f", float("nan"))
+        model = self.patched("nan-weights.gguf", gguf, (weights.begin, nan))
+        jobs = [(launcher, options) for launcher in (ALONE, SELF, MPI)
+                for options in (["--memory-fraction", "1e-6"], ["--kv-memory", "1KB"])]
+        outcomes = cli.in_parallel(lambda job: cli.caught(cli.launch, job[0], "run", "-m", model,
+                                                          "-p", "x", *job[1]), jobs)
+        for (launcher, options), outcome in zip(jobs, outcomes):
+            with self.subTest(launcher=launcher, options=options):
+                who, cache = ("the model", 430.1) if launcher == ALONE else ("rank 0", 172.0)
+                message = outcome.errors[0].removeprefix("trine: ")
+                self.check(outcome, message, FAILURE)
+                if options[0] == "--kv-memory":
+                    self.assertEqual(message, f"a context of 256 tokens needs {cache} KB of KV "
+                                     "cache, --kv-memory is 1.0 KB; use -ctk q8_0, or --kv-memory "
+                                     f"{cache + 1:.0f}KB")
+                else:
+                    self.assertRegex(message, f"^{who} needs [23]\\.\\d MB for a context of 256 "
+                                     f"tokens \\({cache} KB of KV cache, .* beside it\\) of the .* "
+                                     "that it may take; use ranks on more hosts or a larger "
+                                     "--memory-fraction$")
+
     def test_CountsThatWork_DoWork(self):
         for model, most in ((FOUR_HEADS, 4), (FIVE_GRANULES, 5)):
             outcome = cli.trine("run", "-m", model, "-p", "x", "-n", "1", np=most)
@@ -275,7 +299,8 @@ class OptionErrors(ErrorCase):
         self.run_cases([
             self.usage(["--foo"], "unrecognised option '--foo' (trine run --help)"),
             self.usage(["--tem", "0"], "unrecognised option '--tem' (trine run --help)"),
-            self.usage(["-np", "2"], "-np means different things elsewhere; use --np N for ranks"),
+            self.usage(["-np", "2"], "-np means different things elsewhere; use --np N for ranks "
+                       "or --parallel N for sequences"),
             self.usage(["--temp", "x"],
                        "the argument ('x') for option '--temp' is invalid (trine run --help)"),
             self.usage(["--temp", "nan"], "--temp is nan; 0 to 100 is possible"),
@@ -288,6 +313,14 @@ class OptionErrors(ErrorCase):
             self.usage(["-ctk", "q9"], "-ctk is 'q9'; possible are f16, q8_0, f32"),
             self.usage(["-ctv", "q9"], "-ctv is 'q9'; possible are f16, q8_0, f32"),
             self.usage(["-ctk", "q9", "-ctv", "f16"], "-ctk is 'q9'; possible are f16, q8_0, f32"),
+            self.usage(["--kv-memory", "5"], "--kv-memory is '5'; a size from 1KB on is needed, such "
+                       "as 500MB or 5GB"),
+            self.usage(["--memory-fraction", "1.5"],
+                       "--memory-fraction is 1.5; 1e-06 to 1 is possible"),
+            self.usage(["--parallel", "4097"], "--parallel is 4097; 0 to 4096 is possible"),
+            self.usage(["--ctx-checkpoints", "-1"],
+                       "--ctx-checkpoints is -1; 0 to 1024 is possible"),
+            self.usage(["--draft", "65"], "--draft-max is 65; 0 to 64 is possible"),
             self.usage(["--comm", "tcp"], "--comm is 'tcp'; possible are auto, shm, mpi"),
             self.usage(["--temp", "0"], "the argument ('x') for option 'top-k' is invalid "
                        "(trine run --help)", extra={"TRINE_TOP_K": "x"}),

@@ -82,6 +82,12 @@ mutants=(
   "stop-border|src/text/stop_strings.cc|s/= pattern.borders\[matched\];/= 0;/|text_test|StopStrings.RandomTextsCutInAllWays_AsAPlainSearch|a stop string that overlaps itself is missed"
   "stop-outer|src/text/stop_strings.cc|s/stop_ >= 0 \&\& certain_ >= stop_/stop_ >= 0/|text_test|StopStrings.OuterOneCounts_IfItComes|the stop string that ends first counts"
   "stop-moves|src/text/stop_strings.cc|s/2 \* unused_ > held_.size()/true/|text_test|StopStrings.LongOnesByteByByte_TakeLinearTime|held text moves at every byte"
+  "cgroup-above|src/core/memory.cc|s/group.erase(.*/group.clear();/|memory_test|HostMemoryTest.Version2_LeastOfTheGroupsAbove|limits of the groups between are not seen"
+  "pages-least|src/engine/fit_pages.cc|s/ranges::min_element/ranges::max_element/|memory_test|FitPages.TightestRankDecides|the roomiest rank decides"
+  "pages-needed|src/engine/fit_pages.cc|s/return std::min(pages, plan.limits.pages);/return pages;/|memory_test|FitPages.TightestRankDecides|pages that nobody can use"
+  "pages-agreed|src/engine/session.cc|s/control_.AllGather(mine)/std::vector<Bytes>{mine}/|memory_test|JobMemory.DifferentLimits_SamePages|each rank has the pages that fit there"
+  "pages-kept|src/engine/session.cc|s/plan_.limits.pages, FitPages/[[maybe_unused]] const int64_t pages, FitPages/|memory_test|JobMemory.RanksHoldWhatThePlanSays|all pages are taken, fit or not"
+  "most-sequences|src/engine/fit_pages.cc|s/options.snapshots \/ options.sequences \* n;/options.snapshots;/|memory_test|JobMemory.MostContextAndSequences_AreTheMost|more sequences have no more snapshots"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }

@@ -47,8 +47,10 @@ Result<std::vector<std::string>> ReadPrompts(const Settings& settings);
 // Tokenizer::FromJson). Errors name the file.
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path);
 
-// What the settings ask of a session.
-SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences);
+// What the settings ask of a session that runs `sequences` at once, on a rank that shares its host
+// with others: local_ranks in all.
+SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences,
+                         int64_t local_ranks);
 
 // One line on stderr for each class of tensor: its type, how it is kept and the precision it is
 // multiplied at; where that is wider or slower than the type could be, the reason.

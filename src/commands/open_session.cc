@@ -3,6 +3,7 @@
 
 #include "src/commands/commands.h"
 #include "src/core/cores.h"
+#include "src/core/memory.h"
 
 namespace trine {
 namespace {
@@ -32,13 +33,19 @@ void Describe(const Session& session, const Ranks& ranks, double seconds) {
         static_cast<long long>(share.vocab.size()), static_cast<double>(bytes) / kMegabyte);
     loaded += bytes;
   }
+  const SchedulerLimits& limits = session.scheduler_limits();
+  std::fprintf(
+      stderr, "  KV cache: %lld tokens, %lld %s of at most %lld\n",
+      static_cast<long long>(limits.pages * kPageTokens), static_cast<long long>(limits.sequences),
+      limits.sequences == 1 ? "sequence" : "sequences", static_cast<long long>(limits.context));
   std::fprintf(stderr, "  loaded %.1f MB in %.2f s\n", static_cast<double>(loaded) / kMegabyte,
                seconds);
 }
 
 }  // namespace
 
-SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences) {
+SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequences,
+                         int64_t local_ranks) {
   SessionOptions options;
   options.model = settings.model;
   options.threads = threads;
@@ -49,6 +56,12 @@ SessionOptions ToOptions(const Settings& settings, int threads, int64_t sequence
   options.context = settings.context;
   options.sequences = sequences;
   options.step_tokens = settings.batch;
+  options.snapshots = settings.ctx_checkpoints * sequences;
+  options.drafts = settings.draft_max;
+  const int64_t memory =
+      settings.plan_memory > 0 ? settings.plan_memory : HostMemory() / local_ranks;
+  options.memory = static_cast<int64_t>(settings.memory_fraction * static_cast<double>(memory));
+  options.kv_memory = settings.kv_memory;
   options.split = settings.split;
   return options;
 }
@@ -66,7 +79,7 @@ Result<std::unique_ptr<Session>> OpenSession(const Settings& settings, Ranks ran
   std::function<void(int64_t, int64_t)> progress;
   if (first) progress = TerminalProgress("loading");
   const auto start = std::chrono::steady_clock::now();
-  SessionOptions options = ToOptions(settings, threads, sequences);
+  SessionOptions options = ToOptions(settings, threads, sequences, ranks.world.local_size);
   if (adjust) adjust(options);
   TRINE_ASSIGN(std::unique_ptr<Session> session,
                Session::Open(options, ranks.control, ranks.comm, progress));

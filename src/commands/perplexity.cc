@@ -121,8 +121,10 @@ class Measurement {
   using Places = std::span<const WindowSteps::Place>;
 
   Status RunSteps() {
-    WindowSteps steps(windows_, {session_.scheduler_limits().sequences,
-                                 session_.step_limits().tokens, session_.step_limits().logit_rows});
+    const SchedulerLimits& limits = session_.scheduler_limits();
+    const int64_t slots = std::min(limits.sequences, limits.pages / PagesFor(windows_.length));
+    WindowSteps steps(windows_,
+                      {slots, session_.step_limits().tokens, session_.step_limits().logit_rows});
     while (!steps.done()) {
       const StepResult& result = session_.Execute(steps.Next());
       const auto step_end = Clock::now();

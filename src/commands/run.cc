@@ -1,4 +1,6 @@
-// trine run: text from a prompt. Several -p run side by side, each as if it were alone.
+// trine run: text from a prompt. Several -p run side by side, each as if it were alone; those beyond
+// --parallel wait their turn.
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 
@@ -126,8 +128,9 @@ Status RunCommand(const Settings& settings, Ranks ranks) {
     if (read.ok()) prompts = std::move(*read);
   }
   TRINE_RETURN_IF_ERROR(ranks.control.Agree(status));
-  const int64_t sequences = std::ssize(settings.prompts) + (settings.prompt_file.empty() ? 0 : 1);
-  TRINE_ASSIGN(const std::unique_ptr<Session> session, OpenSession(settings, ranks, sequences));
+  const int64_t given = std::ssize(settings.prompts) + (settings.prompt_file.empty() ? 0 : 1);
+  const int64_t at_once = settings.parallel == 0 ? given : std::min(given, settings.parallel);
+  TRINE_ASSIGN(const std::unique_ptr<Session> session, OpenSession(settings, ranks, at_once));
   return RunSession(ranks, *session, [&] { return Generate(settings, prompts, *session); });
 }
 

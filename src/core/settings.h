@@ -23,6 +23,13 @@ struct Settings {
   std::string cache_type;       // f16, q8_0, f32; empty: f16, or f32 with compute f32
   int64_t batch = 512;          // tokens per step
   std::vector<double> split;
+  double memory_fraction = 0.9;  // of this host's memory, shared evenly by its ranks
+  int64_t kv_memory = 0;         // bytes of a rank; 0: what is left of its memory
+
+  // run, plan
+  int64_t parallel = 0;         // sequences at once; 0: as many as prompts; plan: 1
+  int64_t ctx_checkpoints = 0;  // snapshots of a recurrent model's state, per sequence
+  int64_t draft_max = 0;        // guessed tokens of a sequence in a step
 
   // run, perplexity, tokenize
   std::vector<std::string> prompts;
@@ -57,7 +64,9 @@ struct Settings {
   std::vector<int64_t> bench_batch = {512};  // in place of `batch`
   int repetitions = 5;
 
-  int plan_ranks = 1;  // plan
+  // plan
+  int plan_ranks = 1;
+  int64_t plan_memory = 0;  // bytes of a rank's device; 0: memory_fraction's part of this host's
 
   // inspect, bench, plan, tokenize
   std::string output = "md";  // md, csv, json, jsonl, sql; inspect and tokenize: json or text

@@ -108,7 +108,7 @@ int MostRanks(const JobPlan& plan) {
 }
 
 Result<std::vector<RankMemory>> PlanMemory(const WeightStore& store, const SessionOptions& options,
-                                           const JobPlan& plan) {
+                                           const JobPlan& plan, Interval ranks) {
   const ModelPlan& model_plan = plan.model;
   TRINE_ASSIGN(const std::unique_ptr<Backend> dry, MakeDryBackend(options));
   const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
@@ -117,12 +117,12 @@ Result<std::vector<RankMemory>> PlanMemory(const WeightStore& store, const Sessi
   const std::vector<uint8_t> drawable(static_cast<size_t>(model_plan.config.vocab), 1);
   const ExecutorLimits limits{plan.step, plan.limits.sequences, plan.limits.pages,
                               plan.limits.snapshots};
-  std::vector<RankMemory> ranks;
-  for (int rank = 0; rank < model_plan.ranks(); ++rank) {
+  std::vector<RankMemory> memories;
+  for (int64_t rank = ranks.begin; rank < ranks.end; ++rank) {
     const auto r = static_cast<size_t>(rank);
     const int64_t before = dry->allocated();
     TRINE_ASSIGN(const std::unique_ptr<Model> model,
-                 LoadModel(store, model_plan, rank, context, {}));
+                 LoadModel(store, model_plan, static_cast<int>(rank), context, {}));
     const RankExecutor executor(*model, context, {}, drawable, limits);
     RankMemory memory;
     memory.weights = LoadedBytes(model_plan.claims[r]);
@@ -132,9 +132,9 @@ Result<std::vector<RankMemory>> PlanMemory(const WeightStore& store, const Sessi
     memory.state = executor.state_bytes();
     memory.workspace = dry->allocated() - before - memory.resident - memory.kv - memory.state;
     memory.comm = SharedBytesPerRank(model_plan.ranks());
-    ranks.push_back(memory);
+    memories.push_back(memory);
   }
-  return ranks;
+  return memories;
 }
 
 }  // namespace trine

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ struct SessionOptions {
   int64_t step_tokens = 512;  // per step
   int64_t snapshots = 0;      // of a recurrent model's state, for the prefix cache
   int64_t drafts = 0;         // guessed tokens of a sequence in a step, at most
+  // Bytes of this rank: for all that it holds, and of that for the KV cache. 0: what is left.
+  int64_t memory = std::numeric_limits<int64_t>::max();
+  int64_t kv_memory = 0;
   int64_t logit_rows = 0;     // per step; 0: one a sequence
   int64_t logit_bytes = 0;    // or as many rows as these hold; rank 0 has up to three copies
   std::vector<double> split;  // weights of the ranks; empty: equal
@@ -39,6 +43,7 @@ struct JobPlan {
   StepLimits step;
 };
 
+// With a KV cache for all sequences at once in full, whatever memory there is: see fit_pages.h.
 // Errors name what is missing, wrong or unknown in the file, or the rank counts that work.
 Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options, int ranks);
 
@@ -58,8 +63,8 @@ struct RankMemory {
   int64_t total() const { return resident + kv + state + workspace + comm; }
 };
 
-// One entry a rank.
+// One entry for each of `ranks`.
 Result<std::vector<RankMemory>> PlanMemory(const WeightStore& store, const SessionOptions& options,
-                                           const JobPlan& plan);
+                                           const JobPlan& plan, Interval ranks);
 
 }  // namespace trine

@@ -1,6 +1,7 @@
 #include "src/engine/session.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace trine {
 
@@ -16,6 +17,7 @@ Result<std::unique_ptr<Session>> Session::Open(
   std::unique_ptr<Session> session(new Session(control, comm));
   TRINE_RETURN_IF_ERROR(control.Agree(session->ReadHeaders(options)));
   TRINE_RETURN_IF_ERROR(control.Agree(session->CheckSameFile()));
+  TRINE_RETURN_IF_ERROR(control.Agree(session->SizeKvCache(options)));
   TRINE_RETURN_IF_ERROR(control.Agree(session->Load(options, progress)));
   session->MakeExecutor();
   return session;
@@ -23,7 +25,11 @@ Result<std::unique_ptr<Session>> Session::Open(
 
 Status Session::ReadHeaders(const SessionOptions& options) {
   TRINE_ASSIGN(store_, OpenWeights(options.model));
+  const int rank = comm_.world().rank;
   TRINE_ASSIGN(plan_, PlanJob(*store_, options, comm_.world().size));
+  TRINE_ASSIGN(const std::vector<RankMemory> memory,
+               PlanMemory(*store_, options, plan_, {rank, rank + 1}));
+  room_ = {memory[0], options.memory};
   Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerOf(*store_);
   if (!tokenizer.ok()) return BadInput(options.model + ": " + tokenizer.status().message());
   tokenizer_ = std::move(*tokenizer);
@@ -64,6 +70,18 @@ Status Session::CheckSameFile() {
   return BadInput(store_->name() +
                   " has other tensors than on rank 0; give every host "
                   "the same file");
+}
+
+// Every rank does the same arithmetic on the numbers of all.
+Status Session::SizeKvCache(const SessionOptions& options) {
+  Bytes mine(sizeof room_);
+  std::memcpy(mine.data(), &room_, sizeof room_);
+  std::vector<RankRoom> rooms;
+  for (const Bytes& room : control_.AllGather(mine)) {
+    std::memcpy(&rooms.emplace_back(), room.data(), sizeof(RankRoom));
+  }
+  TRINE_ASSIGN(plan_.limits.pages, FitPages(rooms, options, plan_));
+  return {};
 }
 
 Status Session::Load(const SessionOptions& options,

@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "comm/control.h"
 #include "src/core/result.h"
+#include "src/engine/fit_pages.h"
 #include "src/engine/job_plan.h"
 #include "src/engine/rank_loop.h"
 #include "src/engine/scheduler.h"
@@ -25,8 +26,9 @@ Result<std::unique_ptr<Tokenizer>> TokenizerOf(const WeightStore& store);
 
 class Session {
  public:
-  // Collective. progress (may be empty) is called on this rank while it loads, with bytes so far
-  // and in all.
+  // Collective. The ranks may differ in options.memory: the KV cache has the pages that fit on all
+  // of them. progress (may be empty) is called on this rank while it loads, with bytes so far and
+  // in all.
   static Result<std::unique_ptr<Session>> Open(
       const SessionOptions& options, ControlChannel& control, Communicator& comm,
       const std::function<void(int64_t done, int64_t total)>& progress);
@@ -61,6 +63,7 @@ class Session {
   Status ReadHeaders(const SessionOptions& options);
   Status ListDrawable();
   Status CheckSameFile();
+  Status SizeKvCache(const SessionOptions& options);
   Status Load(const SessionOptions& options,
               const std::function<void(int64_t done, int64_t total)>& progress);
   void MakeExecutor();
@@ -70,6 +73,7 @@ class Session {
   std::unique_ptr<WeightStore> store_;
   std::unique_ptr<Tokenizer> tokenizer_;
   JobPlan plan_;
+  RankRoom room_;
   std::vector<uint8_t> drawable_;  // [vocab]
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<RankContext> context_;
