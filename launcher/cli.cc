@@ -41,6 +41,7 @@ const std::map<std::string, std::string> kAliases = {
     {"--max-num-seqs", "--parallel"},
     {"--gpu-memory-utilization", "--memory-fraction"},
     {"--temperature", "--temp"},
+    {"--stop", "--reverse-prompt"},
     {"--draft", "--draft-max"},
     {"--draft-n", "--draft-max"}};
 

@@ -66,10 +66,20 @@ Status CheckRunOptions(const RawOptions& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--temp", s.temperature, 0, 100));
   TRINE_RETURN_IF_ERROR(InRange("--top-p", s.top_p, 0, 1));
   TRINE_RETURN_IF_ERROR(InRange("--min-p", s.min_p, 0, 1));
+  TRINE_RETURN_IF_ERROR(InRange("--typical", s.typical_p, 0, 1));
   TRINE_RETURN_IF_ERROR(InRange("--repeat-penalty", s.repeat_penalty, 1e-3, 100));
   TRINE_RETURN_IF_ERROR(InRange("--repeat-last-n", s.repeat_last_n, -1, 1 << 24));
   TRINE_RETURN_IF_ERROR(InRange("--presence-penalty", s.presence_penalty, -100, 100));
   TRINE_RETURN_IF_ERROR(InRange("--frequency-penalty", s.frequency_penalty, -100, 100));
+  TRINE_RETURN_IF_ERROR(InRange("--min-tokens", s.min_tokens, 0, 1 << 24));
+  for (const std::string& text : raw.logit_bias) {
+    TRINE_ASSIGN(const auto bias, ParseLogitBias("--logit-bias", text));
+    s.logit_bias.push_back(bias);
+  }
+  for (const std::string& text : raw.stop) {
+    if (text.empty()) return UsageError("--reverse-prompt is empty; give the text to stop at");
+    s.stop.push_back(raw.no_escape ? text : Unescape(text));
+  }
   s.seed = raw.seed < 0 ? std::random_device{}() : static_cast<uint64_t>(raw.seed);
   if (s.prompts.empty() && s.prompt_file.empty())
     return UsageError("run needs a prompt: -p TEXT or -f FILE");

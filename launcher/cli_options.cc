@@ -74,13 +74,20 @@ po::options_description RunOptions(Settings& s, RawOptions& raw) {
   add("top-k", po::value(&s.top_k)->default_value(s.top_k), "0: off");
   add("top-p", po::value(&s.top_p)->default_value(s.top_p), "1: off");
   add("min-p", po::value(&s.min_p)->default_value(s.min_p), "0: off");
+  add("typical", po::value(&s.typical_p)->default_value(s.typical_p), "1: off");
   add("repeat-penalty", po::value(&s.repeat_penalty)->default_value(s.repeat_penalty), "1: off");
   add("repeat-last-n", po::value(&s.repeat_last_n)->default_value(s.repeat_last_n),
       "tokens that penalties look back on; -1: all");
   add("presence-penalty", po::value(&s.presence_penalty)->default_value(0.0), "0: off");
   add("frequency-penalty", po::value(&s.frequency_penalty)->default_value(0.0), "0: off");
+  add("logit-bias", po::value(&raw.logit_bias)->composing(),
+      "ID+BIAS or ID-BIAS, added to a token's logit; ID-inf: never; given again: another token");
   add("seed,s", po::value(&raw.seed)->default_value(raw.seed), "-1: another every time");
   add("ignore-eos", po::bool_switch(&s.ignore_eos), "go on after an end token");
+  add("min-tokens", po::value(&s.min_tokens)->default_value(s.min_tokens),
+      "no end token before that many");
+  add("reverse-prompt,r", po::value(&raw.stop)->composing(),
+      "text that ends the generation and is not printed; given again: another one");
   add("save-logits", po::value(&s.save_logits), "write the raw f32 logits of every sampled token");
   AddSequenceOptions(options, s, "prompts at once, the others wait; default: all");
   return options;

@@ -18,6 +18,7 @@ struct RawOptions {
   std::string bench_parallel = "1";
   std::vector<std::string> bench_pairs;
   std::string shard_size, kv_memory, memory;
+  std::vector<std::string> logit_bias, stop;
   int64_t seed = -1;
   bool no_escape = false, no_parse_special = false;
 };

@@ -1,5 +1,8 @@
 #include "launcher/cli_values.h"
 
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <regex>
 #include <sstream>
 #include <utility>
@@ -103,6 +106,25 @@ Result<int64_t> ParseBytes(const std::string& option, const std::string& text) {
                       "'; a size from 1KB on is needed, such as 500MB or 5GB");
   }
   return static_cast<int64_t>(bytes);
+}
+
+Result<std::pair<int32_t, double>> ParseLogitBias(const std::string& option,
+                                                  const std::string& text) {
+  static const std::regex form(R"((\d{1,9})([+-])(\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf))",
+                               std::regex::icase);
+  std::smatch parts;
+  const bool matches = std::regex_match(text, parts, form);
+  const double size = matches ? std::strtod(parts[3].str().c_str(), nullptr) : 0;
+  const double bias = matches && parts[2] == "-" ? -size : size;
+  // Finite as a float, or minus infinity.
+  const bool possible = std::abs(bias) <= std::numeric_limits<float>::max() ||
+                        (parts[2] == "-" && parts[3].length() == 3);
+  if (!matches || !possible) {
+    return UsageError(option + " is '" + text +
+                      "'; a token's id with a number behind it is needed, such as 15043+1.5, "
+                      "15043-1 or 15043-inf");
+  }
+  return std::pair(std::stoi(parts[1]), bias);
 }
 
 std::string Unescape(const std::string& text) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/core/result.h"
@@ -27,6 +28,10 @@ Result<std::vector<int64_t>> ParseLengths(const std::string& option, const std::
 
 // A number of bytes with KB, MB or GB, powers of ten, behind it.
 Result<int64_t> ParseBytes(const std::string& option, const std::string& text);
+
+// A token and what to add to its logit, as llama.cpp writes it: "15043+1.5", "15043-inf".
+Result<std::pair<int32_t, double>> ParseLogitBias(const std::string& option,
+                                                  const std::string& text);
 
 // \n, \r, \t, \\, \' and \" become the characters they stand for; all else stays.
 std::string Unescape(const std::string& text);

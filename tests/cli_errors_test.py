@@ -321,10 +321,22 @@ class OptionErrors(ErrorCase):
             self.usage(["--ctx-checkpoints", "-1"],
                        "--ctx-checkpoints is -1; 0 to 1024 is possible"),
             self.usage(["--draft", "65"], "--draft-max is 65; 0 to 64 is possible"),
+            self.usage(["--typical", "2"], "--typical is 2; 0 to 1 is possible"),
+            self.usage(["--min-tokens", "-1"], "--min-tokens is -1; 0 to 16777216 is possible"),
+            self.usage(["-r", ""], "--reverse-prompt is empty; give the text to stop at"),
+            *(self.usage(["--logit-bias", text], f"--logit-bias is '{text}'; a token's id with a "
+                         "number behind it is needed, such as 15043+1.5, 15043-1 or 15043-inf")
+              for text in ("15043", "x+1", "5+x", "5+inf", "5-1e39", "5+ 1")),
             self.usage(["--comm", "tcp"], "--comm is 'tcp'; possible are auto, shm, mpi"),
             self.usage(["--temp", "0"], "the argument ('x') for option 'top-k' is invalid "
                        "(trine run --help)", extra={"TRINE_TOP_K": "x"}),
         ])
+
+    def test_BiasOfNoToken_NamesBothNumbers(self):
+        self.run_cases([Case("bias", ["run", "-m", F32_MODEL, "-p", "x", "--logit-bias", "262+1e3",
+                                      "--logit-bias", "263-inf"],
+                             "--logit-bias names token 263, the model has 263; trine tokenize "
+                             "shows the ids of a text")])
 
     def test_WrongCommandLines_ExitTwo(self):
         mpi = (ALONE, MPI)  # --np would come after the error

@@ -6,6 +6,7 @@
 
 #include "src/commands/commands.h"
 #include "src/core/output_file.h"
+#include "src/text/stop_strings.h"
 
 namespace trine {
 namespace {
@@ -16,12 +17,26 @@ SamplingParams ToSampling(const Settings& settings) {
   params.top_k = settings.top_k;
   params.top_p = static_cast<float>(settings.top_p);
   params.min_p = static_cast<float>(settings.min_p);
+  params.typical_p = static_cast<float>(settings.typical_p);
   params.repeat_penalty = static_cast<float>(settings.repeat_penalty);
   params.repeat_last_n = settings.repeat_last_n;
   params.presence_penalty = static_cast<float>(settings.presence_penalty);
   params.frequency_penalty = static_cast<float>(settings.frequency_penalty);
+  for (const auto& [id, bias] : settings.logit_bias) {
+    params.logit_bias.push_back({id, static_cast<float>(bias)});
+  }
+  params.min_tokens = settings.min_tokens;
   params.seed = settings.seed;
   return params;
+}
+
+Status CheckBiases(const Settings& settings, const Tokenizer& tokenizer) {
+  for (const auto& [id, bias] : settings.logit_bias) {
+    if (id < tokenizer.size()) continue;
+    return BadInput("--logit-bias names token " + std::to_string(id) + ", the model has " +
+                    std::to_string(tokenizer.size()) + "; trine tokenize shows the ids of a text");
+  }
+  return {};
 }
 
 Result<Request> MakeRequest(const Settings& settings, const Tokenizer& tokenizer,
@@ -42,16 +57,23 @@ Result<Request> MakeRequest(const Settings& settings, const Tokenizer& tokenizer
 // Streams the text of one sequence; several are kept apart and printed one after another.
 class TextOutput {
  public:
-  TextOutput(const Tokenizer& tokenizer, size_t sequences) {
-    for (size_t i = 0; i < sequences; ++i) streams_.push_back({Detokenizer(tokenizer), {}});
+  TextOutput(const Tokenizer& tokenizer, const std::vector<std::string>& stop, size_t sequences) {
+    for (size_t i = 0; i < sequences; ++i) {
+      streams_.push_back({Detokenizer(tokenizer), StopStrings(stop), {}});
+    }
   }
 
-  void Add(const TokenEvent& event) {
+  // False if a stop string has ended the text; what follows of this request is not printed.
+  bool Add(const TokenEvent& event) {
     Stream& stream = streams_[static_cast<size_t>(event.request)];
     if (event.token >= 0 && event.finish != FinishReason::kStop) {
-      Emit(stream, stream.detokenizer.Next(event.token));
+      Emit(stream, stream.stop.Next(stream.detokenizer.Next(event.token)));
     }
-    if (event.finish != FinishReason::kNone) Emit(stream, stream.detokenizer.Finish());
+    if (event.finish != FinishReason::kNone) {
+      Emit(stream, stream.stop.Next(stream.detokenizer.Finish()));
+      Emit(stream, stream.stop.Finish());
+    }
+    return !stream.stop.found();
   }
 
   void Finish() {
@@ -65,6 +87,7 @@ class TextOutput {
  private:
   struct Stream {
     Detokenizer detokenizer;
+    StopStrings stop;
     std::string text;  // kept back when there are several
   };
 
@@ -83,6 +106,7 @@ class TextOutput {
 // Rank 0: submit, step until idle, print.
 Status Generate(const Settings& settings, const std::vector<std::string>& prompts,
                 Session& session) {
+  TRINE_RETURN_IF_ERROR(CheckBiases(settings, session.tokenizer()));
   Scheduler scheduler(session.scheduler_limits());
   for (const std::string& prompt : prompts) {
     if (settings.predict == 0) break;
@@ -100,11 +124,11 @@ Status Generate(const Settings& settings, const std::vector<std::string>& prompt
       if (written.ok()) written = logits->Write(std::as_bytes(row));
     };
   }
-  TextOutput output(session.tokenizer(), prompts.size());
+  TextOutput output(session.tokenizer(), settings.stop, prompts.size());
   int64_t faults = 0;
   while (!scheduler.idle()) {
     for (const TokenEvent& event : session.Step(scheduler, save)) {
-      output.Add(event);
+      if (!output.Add(event)) scheduler.Cancel(event.request);
       faults += event.finish == FinishReason::kFault ? 1 : 0;
     }
   }

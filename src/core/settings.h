@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trine {
@@ -42,10 +43,14 @@ struct Settings {
   int32_t top_k = 40;
   double top_p = 0.95;
   double min_p = 0.05;
+  double typical_p = 1.0;
   double repeat_penalty = 1.0;
   int32_t repeat_last_n = 64;
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
+  std::vector<std::pair<int32_t, double>> logit_bias;  // token, bias; -inf: never drawn
+  int32_t min_tokens = 0;                              // before the text may end
+  std::vector<std::string> stop;                       // strings that end the text
   uint64_t seed = 0;
   bool ignore_eos = false;
   std::string save_logits;  // file; empty: no; perplexity, too

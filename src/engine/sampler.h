@@ -8,10 +8,16 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/backend.h"
 
 namespace trine {
+
+struct TokenBias {
+  int32_t id = 0;
+  float bias = 0;
+};
 
 struct SamplingParams {
   float temperature = 0.8f;     // <= 0: greedy
@@ -22,6 +28,9 @@ struct SamplingParams {
   int32_t repeat_last_n = 64;   // tokens that the penalties look back on; 0: off, -1: all
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
+  float typical_p = 1.0f;                  // >= 1: off
+  std::vector<TokenBias> logit_bias = {};  // added to logits; finite, or -infinity: never drawn
+  int32_t min_tokens = 0;                  // before which no stop token is drawn
   uint64_t seed = 0;
 };
 
