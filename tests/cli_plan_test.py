@@ -140,6 +140,15 @@ class KvCache(cli.VerbCase):
                     self.assertLess(cache[0], 1500)
                     self.assertEqual(text, alone)
 
+    def test_Perplexity_InASmallCache_SameFigures(self):
+        """As many windows at once as fit: of 8 that a step could hold, two and a half."""
+        page = json.loads(self.good("plan", "--json", "-m", DEMO, "-c", 32))["ranks"][0]["kv_bytes"]
+        measure = ("perplexity", "-m", DEMO, "-f", DEMO.parent / "heldout.txt", "-c", 64, "-b", 512,
+                   "--chunks", 12, "--json")
+        found = [json.loads(self.good(*measure, *options))
+                 for options in ((), ("--kv-memory", f"{5 * page // 1000 + 1}KB"))]
+        self.assertEqual(found[0], found[1])
+
 
 if __name__ == "__main__":
     cli.main()
