@@ -163,7 +163,7 @@ void Scheduler::GiveBack(Sequence& sequence) {
   sequence.saved.clear();
   if (sequence.restore >= 0) cache_.Restored(sequence.held);
   cache_.Release(sequence.held);
-  sequence.computed = sequence.told = sequence.last_decoded = sequence.accepted = 0;
+  sequence.told = sequence.last_decoded = sequence.accepted = 0;
   sequence.restore = -1;
   free_slots_.push_back(sequence.slot);
   sequence.slot = -1;
