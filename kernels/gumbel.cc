@@ -1,6 +1,6 @@
 #include "kernels/gumbel.h"
 
-#include <bit>
+#include "kernels/log_sum_exp.h"
 
 namespace trine {
 namespace {
@@ -10,21 +10,6 @@ uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
   return x ^ (x >> 31);
-}
-
-// ln x for normal x > 0: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m-1)/(m+1)).
-double Log(double x) {
-  const uint64_t bits = std::bit_cast<uint64_t>(x);
-  int exponent = static_cast<int>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);
-  if (m > 1.4142135623730951) {
-    m *= 0.5;
-    ++exponent;
-  }
-  const double s = (m - 1) / (m + 1), square = s * s;
-  double sum = 0;
-  for (int k = 19; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
-  return 2 * s * sum + exponent * 0.6931471805599453;
 }
 
 }  // namespace

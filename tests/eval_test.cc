@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/log_sum_exp.h"
 #include "src/eval/perplexity_stats.h"
 #include "src/eval/token_score.h"
 

@@ -1,10 +1,9 @@
 // What the logits of one row say of the token that came next: its log-likelihood, and the
 // Kullback-Leibler divergence from another model's logits of the same row.
 //
-// Everything is in double and in a fixed order: blocks of 1024 logits one after another, a block in
-// eight running sums; exp is a polynomial of its own (Taylor of degree 12 after reduction by ln 2,
-// within 4e-16). So a row's score does not depend on threads or instruction set. Padding of the
-// vocabulary counts like any other row of it. V: vocabulary rows.
+// Everything is in double and in a fixed order (kernels/log_sum_exp.h), so a row's score does not
+// depend on threads or instruction set. Padding of the vocabulary counts like any other row of it.
+// V: vocabulary rows.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +18,6 @@ struct TokenScore {
   double kl = 0;          // sum of p_ref (log p_ref - log p) over the vocabulary
   bool same_top = false;  // the likeliest token, the first of equals, is the same
 };
-
-// exp(x) for x <= 1; below -700 it is exp(-700).
-double ExpBelowOne(double x);
 
 // logits, reference [V]; 0 <= token < V.
 TokenScore ScoreToken(std::span<const float> logits, int32_t token);
