@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/log_sum_exp.h"
 #include "kernels/tensor.h"
 
 namespace trine {
@@ -202,27 +203,33 @@ struct DeltaStates {
   DeltaLayout layout;
 };
 
-// How the shard of one row of logits is turned into candidates. Source: repeat penalty as in CTRL
-// (Keskar et al. 2019), presence and frequency as in OpenAI's API, Gumbel-max sampling.
-struct TokenCount {
-  int32_t id;
-  int32_t count;
+// What happens to a token's logit before it is ranked: the bias is added, then come the penalties
+// if the token was seen. A bias of -infinity bans it.
+struct LogitChange {
+  int32_t id = 0;
+  int32_t count = 0;  // how often it was seen; 0: no penalties
+  double bias = 0;    // finite or -infinity
 };
+// Which tokens of one row of logits are wanted. Sources: repeat penalty as in CTRL (Keskar et al.
+// 2019), presence and frequency as in OpenAI's API, Gumbel-max sampling.
 struct CandidateSpec {
-  std::span<const TokenCount> window;  // recent tokens, for the penalties
-  float repeat_penalty = 1;
+  int32_t row = 0;                       // of the logits
+  std::span<const LogitChange> changes;  // ascending by id, no id twice
+  float repeat_penalty = 1;              // > 0
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  float temperature = 0;  // > 0 with `perturb`: keys are logit / T + Gumbel noise
-  bool perturb = false;
-  uint64_t seed = 0;  // of the noise: (seed, position, token id)
+  float temperature = 0;  // > 0: keys get Gumbel noise
+  uint64_t seed = 0;      // of the noise: (seed, choice, position, token id)
+  int32_t choice = 0;
   int32_t position = 0;
-  int32_t count = 1;  // candidates wanted; a shard with fewer pads with id -1
+  int32_t count = 1;      // candidates wanted; a shard with fewer pads with id -1
+  int32_t target = -1;    // a token that is wanted whatever its rank; -1: none
+  bool log_sums = false;  // of the changed logits
 };
 struct Candidate {
   int32_t id = -1;  // in the whole vocabulary
-  float logit = 0;  // after penalties
-  double key = 0;
+  float logit = 0;  // as the model gave it; a target that must not be drawn: -infinity
+  double key = 0;   // the changed logit; with a temperature: that / T + noise
 };
 // The order of candidates: descending key, then ascending id.
 inline bool CandidateBefore(const Candidate& a, const Candidate& b) {
@@ -307,11 +314,13 @@ class Backend {
   // out row i = x row rows[i].
   virtual void SelectRows(F32View x, std::span<const int32_t> rows, F32View out) = 0;
 
-  // logits [R, V] of vocabulary rows first_id .. first_id + V: penalties are applied in place, then
-  // the best specs[r].count of each row go to out, row after row. allowed [V]: 0 where a row of the
-  // vocabulary is padding and must not be drawn.
+  // logits [R, V] of vocabulary rows first_id .. first_id + V. allowed [V]: 0 where a row of the
+  // vocabulary is padding and must not be drawn. Spec after spec: to `out` the best `count`, then,
+  // if there is a target, the target, id -1 if it is not in this shard; to `sums`, if they are
+  // wanted, the log-sum-exps of all blocks of kLogSumBlock rows.
   virtual void TopCandidates(F32View logits, int32_t first_id, const uint8_t* allowed,
-                             std::span<const CandidateSpec> specs, Candidate* out) = 0;
+                             std::span<const CandidateSpec> specs, Candidate* out,
+                             LogSum* sums) = 0;
 };
 
 // Block weights against integer activations, or everything dequantised to f32: the ruler.

@@ -14,9 +14,10 @@ uint64_t Mix(uint64_t x) {
 
 }  // namespace
 
-double GumbelNoise(uint64_t seed, int32_t position, int32_t token) {
+double GumbelNoise(uint64_t seed, int32_t choice, int32_t position, int32_t token) {
   uint64_t hash = Mix(seed + 0x9E3779B97F4A7C15u);
-  hash = Mix(hash ^ static_cast<uint32_t>(position));
+  hash =
+      Mix(hash ^ (uint64_t{static_cast<uint32_t>(choice)} << 32 | static_cast<uint32_t>(position)));
   hash = Mix(hash + 0x9E3779B97F4A7C15u * (static_cast<uint32_t>(token) + uint64_t{1}));
   const double u = (static_cast<double>(hash >> 12) + 0.5) * 0x1p-52;  // in (0, 1)
   return -Log(-Log(u));

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -369,29 +370,59 @@ TEST(Rope, BothPairings_MatchDouble) {
 
 // ---- candidates
 
-TEST(TopCandidates, PenaltiesMaskAndOrder_AsDefined) {
+TEST(TopCandidates, ChangesMaskAndOrder_AsDefined) {
   auto backend = MakeBackend("generic", 2);
   Matrix<float> logits(2, 6);
   logits.values = {1, 5, 3, 5, -2, 9, 1, 5, 3, 5, -2, 9};
+  const std::vector<float> before = logits.values;
   const std::vector<uint8_t> allowed = {1, 1, 1, 1, 1, 0};  // id 105 is padding
-  const std::vector<TokenCount> window = {{101, 2}, {104, 1}, {7, 3}};
-  CandidateSpec plain, penalised;
+  const std::vector<LogitChange> changes = {{7, 3, 0},      {101, 2, 0}, {102, 0, -INFINITY},
+                                            {103, 0, -4.5}, {104, 1, 0}, {105, 1, 50}};
+  CandidateSpec plain, changed;
   plain.count = 3;
-  penalised.count = 6;
-  penalised.window = window;
-  penalised.repeat_penalty = 2;
-  penalised.presence_penalty = 0.5;
-  penalised.frequency_penalty = 0.25;
-  const CandidateSpec specs[] = {plain, penalised};
-  std::vector<Candidate> out(9);
-  backend->TopCandidates(logits.view(), 100, allowed.data(), specs, out.data());
+  plain.target = 103;
+  changed.row = 1;
+  changed.count = 6;
+  changed.target = 200;
+  changed.changes = changes;
+  changed.repeat_penalty = 2;
+  changed.presence_penalty = 0.5;
+  changed.frequency_penalty = 0.25;
+  const CandidateSpec specs[] = {plain, changed};
+  std::vector<Candidate> out(11);
+  backend->TopCandidates(logits.view(), 100, allowed.data(), specs, out.data(), nullptr);
   std::vector<int32_t> ids;
   for (const Candidate& candidate : out) ids.push_back(candidate.id);
-  // 101 and 103 tie at 5: the smaller id first. Penalised: 101 has 5/2 - 0.5 - 2 * 0.25 = 1.5 and
-  // 104 has -2 * 2 - 0.5 - 0.25 = -4.75; five are allowed, the sixth place stays empty.
-  EXPECT_EQ(ids, (std::vector<int32_t>{101, 103, 102, 103, 102, 101, 100, 104, -1}));
-  EXPECT_EQ(out[5].logit, 1.5f);
-  EXPECT_EQ(out[7].logit, -4.75f);
+  // 101 and 103 tie at 5: the smaller id first. Changed: 101 has 5/2 - 0.5 - 2 * 0.25 = 1.5, 103
+  // 0.5 and 104 -2 * 2 - 0.5 - 0.25 = -4.75; 102 is banned; five are allowed, the sixth place stays
+  // empty. The targets: here, and elsewhere.
+  EXPECT_EQ(ids, (std::vector<int32_t>{101, 103, 102, 103, 101, 100, 103, 104, 102, -1, -1}));
+  EXPECT_EQ(out[3].logit, 5);
+  EXPECT_EQ(out[4].key, 1.5);
+  EXPECT_EQ(out[4].logit, 5);
+  EXPECT_EQ(out[7].key, -4.75);
+  EXPECT_EQ(out[8].key, -INFINITY);
+  EXPECT_EQ(logits.values, before);
+}
+
+// A bias or a penalty that leaves the range of floats stops at its end: it bans nothing.
+TEST(TopCandidates, HugeChanges_StayFinite) {
+  auto backend = MakeBackend("generic");
+  Matrix<float> logits(1, 4);
+  logits.values = {3e38f, -3e38f, -1, 1};
+  const std::vector<uint8_t> allowed(4, 1);
+  const std::vector<LogitChange> changes = {{0, 0, 3e38}, {1, 0, -3e38}, {2, 1, 0}, {3, 1, 0}};
+  CandidateSpec spec;
+  spec.count = 4;
+  spec.changes = changes;
+  spec.repeat_penalty = 1e-38f;
+  std::vector<Candidate> out(4);
+  backend->TopCandidates(logits.view(), 0, allowed.data(), {&spec, 1}, out.data(), nullptr);
+  EXPECT_EQ(out[0].id, 0);
+  EXPECT_EQ(out[0].key, FLT_MAX);
+  EXPECT_EQ(out[1].id, 3);
+  EXPECT_EQ(out[3].id, 1);
+  EXPECT_EQ(out[3].key, -FLT_MAX);
 }
 
 TEST(TopCandidates, ShardedDraw_IsTheWholeVocabularysDraw) {
@@ -399,18 +430,43 @@ TEST(TopCandidates, ShardedDraw_IsTheWholeVocabularysDraw) {
   Matrix<float> logits = RandomMatrix(1, 3000, 30);
   const std::vector<uint8_t> allowed(3000, 1);
   CandidateSpec spec;
-  spec.perturb = true;
   spec.temperature = 0.7f;
   spec.seed = 5;
+  const F32View left_view{logits.values.data(), 1, 1024, 3000},
+      right_view{logits.values.data() + 1024, 1, 1976, 3000};
   for (int32_t position = 0; position < 20; ++position) {
     spec.position = position;
     Candidate whole, left, right;
-    backend->TopCandidates(logits.view(), 0, allowed.data(), {&spec, 1}, &whole);
-    backend->TopCandidates({logits.values.data(), 1, 1024, 3000}, 0, allowed.data(), {&spec, 1},
-                           &left);
-    backend->TopCandidates({logits.values.data() + 1024, 1, 1976, 3000}, 1024, allowed.data(),
-                           {&spec, 1}, &right);
+    const std::span<const CandidateSpec> specs(&spec, 1);
+    backend->TopCandidates(logits.view(), 0, allowed.data(), specs, &whole, nullptr);
+    backend->TopCandidates(left_view, 0, allowed.data(), specs, &left, nullptr);
+    backend->TopCandidates(right_view, 1024, allowed.data(), specs, &right, nullptr);
     EXPECT_EQ(whole.id, (CandidateBefore(left, right) ? left : right).id);
+  }
+}
+
+// The sums of three blocks against long double: 1024 terms, each with an error of exp and of the
+// sum (at most 4 + 128 roundings of 1.1e-16 of what is added).
+TEST(TopCandidates, LogSums_AreThoseOfTheBlocks) {
+  auto backend = MakeBackend("generic");
+  Matrix<float> logits = RandomMatrix(1, 2500, 31);
+  std::vector<uint8_t> allowed(2500, 1);
+  for (size_t i = 1024; i < 1030; ++i) allowed[i] = 0;
+  logits.values[1027] = 1000;
+  const LogitChange ban{3, 0, -INFINITY};
+  CandidateSpec spec;
+  spec.count = 0;
+  spec.log_sums = true;
+  spec.changes = {&ban, 1};
+  LogSum sums[3];
+  backend->TopCandidates(logits.view(), 0, allowed.data(), {&spec, 1}, nullptr, sums);
+  for (size_t block = 0; block < 3; ++block) {
+    const size_t end = std::min<size_t>(2500, (block + 1) * 1024);
+    long double sum = 0;
+    for (size_t i = block * 1024; i < end; ++i) {
+      if (allowed[i] != 0 && i != 3) sum += std::exp(static_cast<long double>(logits.values[i]));
+    }
+    EXPECT_NEAR(LogOf(sums[block]), static_cast<double>(std::log(sum)), 1.5e-14) << block;
   }
 }
 
@@ -422,7 +478,7 @@ TEST(GumbelNoise, ArgmaxFrequencies_AreTheSoftmax) {
   for (int32_t position = 0; position < 40000; ++position) {
     double keys[3];
     for (int32_t token = 0; token < 3; ++token) {
-      keys[token] = logits[token] + GumbelNoise(42, position, token);
+      keys[token] = logits[token] + GumbelNoise(42, 0, position, token);
     }
     ++counts[std::max_element(keys, keys + 3) - keys];
   }

@@ -1,10 +1,9 @@
-// The engine: scheduler and sampler as pure functions, and whole jobs of threads over tiny models.
+// The engine: its messages and the scheduler as pure functions, and whole jobs of threads over tiny
+// models.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 
-#include "src/engine/sampler.h"
 #include "src/engine/scheduler.h"
 #include "src/engine/step_command.h"
 #include "tests/fixtures.h"
@@ -23,7 +22,9 @@ TEST(StepCommand, RoundTrip_KeepsEverything) {
   command.rows = {{2, 1, {}}, {3, 0, {}}};
   command.rows[0].spec.temperature = 0.5f;
   command.rows[1].spec.count = 40;
-  command.windows = {{7, 2}};
+  command.changes = {{7, 2, -0.5}};
+  command.rows[1].min_p = 0.25f;
+  command.rows[1].target = 6;
   command.gather_logits = true;
   Bytes message;
   Encode(command, message);
@@ -35,7 +36,11 @@ TEST(StepCommand, RoundTrip_KeepsEverything) {
   EXPECT_EQ(copy.sequences[1].first_position, 64);
   EXPECT_EQ(copy.rows[0].spec.temperature, 0.5f);
   EXPECT_EQ(copy.rows[1].spec.count, 40);
-  EXPECT_EQ(copy.windows[0].count, 2);
+  EXPECT_EQ(copy.rows[1].min_p, 0.25f);
+  EXPECT_EQ(copy.rows[1].target, 6);
+  ASSERT_EQ(copy.changes.size(), 1u);
+  EXPECT_EQ(copy.changes[0].count, 2);
+  EXPECT_EQ(copy.changes[0].bias, -0.5);
   EXPECT_TRUE(copy.gather_logits);
   EXPECT_FALSE(copy.stop());
   Encode(StepCommand{}, message);
@@ -66,68 +71,10 @@ TEST(Scheduler, Penalties_SendTheWindow) {
   request.sampling.repeat_last_n = 3;
   ASSERT_TRUE(scheduler.Submit(std::move(request)).ok());
   const StepCommand& command = scheduler.Next();
-  ASSERT_EQ(command.windows.size(), 2u);
-  EXPECT_EQ(command.windows[0].id, 5);
-  EXPECT_EQ(command.windows[0].count, 2);
-  EXPECT_EQ(command.windows[1].id, 6);
-}
-
-// ---- sampler
-
-std::vector<Candidate> Ranked(std::initializer_list<float> logits) {
-  std::vector<Candidate> candidates;
-  for (const float logit : logits) {
-    candidates.push_back({static_cast<int32_t>(candidates.size()), logit, logit});
-  }
-  return candidates;
-}
-
-std::set<int32_t> Drawn(const std::vector<Candidate>& candidates, SamplingParams params) {
-  std::set<int32_t> ids;
-  for (int32_t position = 0; position < 3000; ++position) {
-    ids.insert(PickToken(candidates, params, position));
-  }
-  return ids;
-}
-
-TEST(Sampler, Filters_KeepExactlyTheirSet) {
-  // Probabilities: 0.5, 0.25, 0.125, 0.0625, 0.0625.
-  const auto candidates = Ranked({0, -0.6931472f, -1.3862944f, -2.0794415f, -2.0794415f});
-  SamplingParams params{.temperature = 1, .top_k = 5, .top_p = 1, .min_p = 0};
-  EXPECT_EQ(Drawn(candidates, params), (std::set<int32_t>{0, 1, 2, 3, 4}));
-  params.top_p = 0.7f;  // 0.5 + 0.25 reaches it
-  EXPECT_EQ(Drawn(candidates, params), (std::set<int32_t>{0, 1}));
-  params.top_p = 0.1f;  // never fewer than one
-  EXPECT_EQ(Drawn(candidates, params), (std::set<int32_t>{0}));
-  params.top_p = 1;
-  params.min_p = 0.2f;  // of the best: at least 0.1
-  EXPECT_EQ(Drawn(candidates, params), (std::set<int32_t>{0, 1, 2}));
-  params.temperature = 0;
-  EXPECT_EQ(Drawn(candidates, params), (std::set<int32_t>{0}));
-}
-
-TEST(Sampler, CandidateCount_IsWhatThePickNeeds) {
-  const auto spec = [](SamplingParams params) { return MakeCandidateSpec(params, 0, 5000); };
-  EXPECT_EQ(spec({.temperature = 0}).count, 1);
-  EXPECT_EQ(spec({.temperature = 1, .top_k = 40}).count, 40);
-  EXPECT_EQ(spec({.temperature = 1, .top_k = 9000}).count, 5000);
-  EXPECT_EQ(spec({.temperature = 1, .top_k = 0, .top_p = 0.9f}).count, 5000);
-  const CandidateSpec draw = spec({.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0});
-  EXPECT_EQ(draw.count, 1);
-  EXPECT_TRUE(draw.perturb);
-}
-
-// Frequencies of a draw from the kept set against softmax(logit / T): 40,000 draws, each within 5
-// standard deviations (0.0125).
-TEST(Sampler, TemperatureDraw_FollowsTheSoftmax) {
-  const auto candidates = Ranked({2, 1, 0});
-  const SamplingParams params{.temperature = 2, .top_k = 3, .top_p = 1, .min_p = 0, .seed = 3};
-  int counts[3] = {};
-  for (int32_t position = 0; position < 40000; ++position) {
-    ++counts[PickToken(candidates, params, position)];
-  }
-  const double total = 1 + std::exp(-0.5) + std::exp(-1.0);
-  for (int i = 0; i < 3; ++i) EXPECT_NEAR(counts[i] / 40000.0, std::exp(-0.5 * i) / total, 0.0125);
+  ASSERT_EQ(command.changes.size(), 2u);
+  EXPECT_EQ(command.changes[0].id, 5);
+  EXPECT_EQ(command.changes[0].count, 2);
+  EXPECT_EQ(command.changes[1].id, 6);
 }
 
 // ---- whole jobs
@@ -206,6 +153,208 @@ TEST(Job, SampledTexts_DependOnTheirSeedAlone) {
   }
 }
 
+// One request for each set of sampling parameters, of one to three pages.
+std::vector<Request> RequestsOf(const std::vector<SamplingParams>& samplings, int32_t generate) {
+  std::vector<Request> requests;
+  for (const SamplingParams& sampling : samplings) {
+    const auto i = static_cast<int32_t>(requests.size());
+    Request request = MakeRequest(5 + 11 * i % 40, generate);
+    for (int32_t& token : request.prompt) token = (token + i) * 7 % 250 + 3;
+    request.sampling = sampling;
+    request.sampling.seed = static_cast<uint64_t>(i);
+    request.stop = {5, 77, 1000};
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// Every way that a row can take, with log-probabilities on every other request.
+std::vector<SamplingParams> EveryFilter() {
+  std::vector<SamplingParams> all;
+  for (const int32_t top_k : {0, 1, 30}) {
+    for (const float typical_p : {1.0f, 0.4f}) {
+      for (const float top_p : {1.0f, 0.05f, 0.9f}) {
+        for (const float min_p : {0.0f, 0.5f}) {
+          SamplingParams params{.temperature = 1.5f,
+                                .top_k = top_k,
+                                .typical_p = typical_p,
+                                .top_p = top_p,
+                                .min_p = min_p};
+          const auto n = static_cast<int32_t>(all.size());
+          if (n % 2 == 0) params.top_logprobs = n % 7;
+          if (n % 3 == 0) params.prompt_logprobs = n % 4;
+          if (n % 4 == 0) params.repeat_penalty = 1.4f;
+          if (n % 5 == 0) params.logit_bias = {{9, 8}, {70, -INFINITY}, {1500, 6}};
+          if (n % 6 == 0) params.min_tokens = 6;
+          params.choice = n % 3;
+          all.push_back(params);
+        }
+      }
+    }
+  }
+  all.push_back({.temperature = 0, .top_logprobs = 2});
+  return all;
+}
+
+bool Same(const TokenLogprob& a, const TokenLogprob& b) {
+  return a.id == b.id && a.logprob == b.logprob;
+}
+bool SameEvents(const std::vector<TokenEvent>& a, const std::vector<TokenEvent>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const TokenEvent& x, const TokenEvent& y) {
+                      return x.token == y.token && x.finish == y.finish &&
+                             Same(x.logprobs.token, y.logprobs.token) &&
+                             std::equal(x.logprobs.top.begin(), x.logprobs.top.end(),
+                                        y.logprobs.top.begin(), y.logprobs.top.end(), Same);
+                    });
+}
+
+// Tokens and log-probabilities, those of the prompt too, at every rank count, in chunks and whole.
+TEST(Job, EveryFilter_SameTokensAndLogprobs) {
+  const std::vector<Request> requests = RequestsOf(EveryFilter(), 8);
+  SessionOptions options = TinyOptions("qwen3_q4_1");
+  const Texts chunked = RunRequests(options, 1, requests);
+  for (const int ranks : {2, 3}) {
+    const Texts sharded = RunRequests(options, ranks, requests);
+    for (const auto& [id, events] : chunked) {
+      EXPECT_TRUE(SameEvents(sharded.at(id), events)) << ranks << " ranks, request " << id;
+    }
+  }
+  options.step_tokens = 200;
+  options.logit_rows = 200;
+  const Texts whole = RunRequests(options, 2, requests);
+  for (const auto& [id, events] : chunked) {
+    EXPECT_TRUE(SameEvents(whole.at(id), events)) << "request " << id;
+  }
+}
+
+// Whether they are those of a row of logits, over the tokens that may be drawn.
+void ExpectLogprobsOf(std::span<const float> logits, const Tokenizer& tokenizer,
+                      const TokenLogprobs& logprobs) {
+  long double sum = 0;
+  std::vector<std::pair<float, int32_t>> sorted;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    if (tokenizer.Type(id) == TokenType::kUnused) continue;
+    sum += std::exp(static_cast<long double>(logits[static_cast<size_t>(id)]));
+    sorted.emplace_back(-logits[static_cast<size_t>(id)], id);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  const auto expect = [&](const TokenLogprob& got) {
+    const auto logprob = static_cast<double>(logits[static_cast<size_t>(got.id)] - std::log(sum));
+    EXPECT_NEAR(got.logprob, logprob, 1e-7 * std::max(1.0, std::fabs(logprob)));
+  };
+  expect(logprobs.token);
+  for (size_t i = 0; i < logprobs.top.size(); ++i) {
+    EXPECT_EQ(logprobs.top[i].id, sorted[i].second);
+    expect(logprobs.top[i]);
+  }
+}
+
+// Whatever bias, penalties and filters do to the draw; of the prompt, one for each token but the
+// first.
+TEST(Job, Logprobs_AreTheLogSoftmaxOfTheLogits) {
+  SamplingParams params{
+      .temperature = 1.5f, .repeat_penalty = 2, .top_logprobs = 5, .prompt_logprobs = 3};
+  params.logit_bias = {{40, 20}, {41, -INFINITY}};
+  Request request = RequestsOf({params}, 12)[0];
+  request.prompt = {3, 40, 41, 2000, 41, 40, 7, 8, 9, 10, 11, 12};
+  for (const int ranks : {1, 3}) {
+    const Status status = RunJob(ranks, TinyOptions("qwen3_q4_1"), [&](Session& session) {
+      Scheduler scheduler(session.scheduler_limits());
+      ASSERT_TRUE(scheduler.Submit(request).ok());
+      std::vector<int32_t> scored;
+      size_t generated = 0;
+      while (!scheduler.idle()) {
+        std::vector<float> logits;
+        const std::vector<TokenEvent> events = session.Step(
+            scheduler,
+            [&](std::span<const float> rows) { logits.assign(rows.begin(), rows.end()); });
+        const auto vocab = static_cast<size_t>(session.config().vocab);
+        ASSERT_EQ(logits.size(), events.size() * vocab);
+        for (size_t i = 0; i < events.size(); ++i) {
+          const TokenLogprobs& logprobs = events[i].logprobs;
+          ExpectLogprobsOf(std::span(logits).subspan(i * vocab, vocab), session.tokenizer(),
+                           logprobs);
+          if (events[i].token < 0) scored.push_back(logprobs.token.id);
+          if (events[i].token < 0) continue;
+          ++generated;
+          EXPECT_EQ(logprobs.token.id, events[i].token);
+          EXPECT_EQ(logprobs.top.size(), 5u);
+        }
+      }
+      EXPECT_EQ(scored, std::vector(request.prompt.begin() + 1, request.prompt.end()));
+      EXPECT_EQ(generated, 12u);
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
+// Of a flat distribution 0.9 takes more tokens than the first round brings, 0.001 fewer.
+TEST(Job, WideTopP_TakesTheSecondRound) {
+  const SamplingParams wide{.temperature = 1, .top_k = 0, .top_p = 0.9f, .min_p = 0};
+  SamplingParams narrow = wide;
+  narrow.top_p = 0.001f;
+  const std::vector<Request> requests = RequestsOf({wide, narrow, wide}, 5);
+  for (const int ranks : {1, 2, 3}) {
+    const Status status = RunJob(ranks, TinyOptions("qwen3_q4_1"), [&](Session& session) {
+      Scheduler scheduler(session.scheduler_limits());
+      for (const Request& request : requests) ASSERT_TRUE(scheduler.Submit(request).ok());
+      int64_t rounds[2] = {};
+      while (!scheduler.idle()) {
+        const StepCommand command = scheduler.Next();
+        const StepResult& result = session.Execute(command);
+        for (size_t i = 0; i < command.rows.size(); ++i) {
+          const bool is_wide = command.rows[i].top_p > 0.5f;
+          const size_t count = result.rows[i].candidates.size();
+          EXPECT_TRUE(is_wide ? count > 2000 : count == 256) << count;
+          ++rounds[is_wide ? 1 : 0];
+        }
+        scheduler.Complete(result.rows);
+      }
+      EXPECT_EQ(rounds[0], 5);
+      EXPECT_EQ(rounds[1], 10);
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
+TEST(Job, Choices_DrawOnTheirOwn) {
+  std::vector<Request> requests = RequestsOf({{.temperature = 2}, {.temperature = 2}}, 10);
+  requests[1] = requests[0];
+  requests[1].sampling.choice = 1;
+  requests.push_back(requests[1]);
+  const Texts texts = RunRequests(TinyOptions("qwen3_q4_1"), 2, requests);
+  EXPECT_NE(Ids(texts.at(0)), Ids(texts.at(1)));
+  EXPECT_EQ(Ids(texts.at(1)), Ids(texts.at(2)));
+}
+
+// A prompt that is to be scored is computed, though its pages are there.
+TEST(Job, CachedPrompt_IsScoredAsIfNew) {
+  Request plain = MakeRequest(100, 3);
+  for (int32_t& token : plain.prompt) token += 50;
+  Request scored = plain;
+  scored.sampling.prompt_logprobs = 1;
+  for (const char* name : {"qwen3_q4_1", "qwen35_a_rot_ptq1_0"}) {
+    SessionOptions options = TinyOptions(name);
+    options.snapshots = 8;
+    const Texts alone = RunRequests(options, 2, {scored});
+    EXPECT_EQ(alone.at(0).size(), 99u + 3);
+    const Status status = RunJob(2, options, [&](Session& session) {
+      Scheduler scheduler(session.scheduler_limits());
+      for (const Request& request : {plain, scored, plain}) {
+        const Result<int64_t> id = scheduler.Submit(request);
+        std::vector<TokenEvent> events;
+        while (!scheduler.idle()) {
+          for (TokenEvent& event : session.Step(scheduler)) events.push_back(std::move(event));
+        }
+        EXPECT_EQ(SameEvents(events, alone.at(0)), *id == 1) << name;
+        EXPECT_EQ(scheduler.cached_tokens(), *id < 2 ? 0 : 96) << name;
+      }
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
 // Sequences that lose their pages and are computed anew go on as if nothing had happened.
 TEST(Job, PreemptedTexts_AreTheSame) {
   std::vector<Request> requests;
@@ -213,6 +362,7 @@ TEST(Job, PreemptedTexts_AreTheSame) {
     Request request = MakeRequest(30 + 7 * i % 20, 50);
     for (int32_t& token : request.prompt) token = (token + i) * 7 % 250 + 3;
     request.sampling = {.temperature = 1.2f, .seed = static_cast<uint64_t>(i)};
+    if (i % 2 == 0) request.sampling.prompt_logprobs = 2;
     requests.push_back(request);
   }
   for (const char* name : {"qwen3_q4_1", "qwen35_a_rot_pq2_0"}) {
@@ -222,7 +372,7 @@ TEST(Job, PreemptedTexts_AreTheSame) {
       const Texts preempted = RunRequests(options, ranks, requests, /*pages=*/7);
       for (size_t i = 0; i < requests.size(); ++i) {
         const auto id = static_cast<int64_t>(i);
-        EXPECT_EQ(Ids(preempted.at(id)), Ids(whole.at(id))) << name << " request " << i;
+        EXPECT_TRUE(SameEvents(preempted.at(id), whole.at(id))) << name << " request " << i;
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <fstream>
 #include <map>
 #include <random>
@@ -128,7 +129,7 @@ class Scenario {
 
   std::string Complete() {
     const Candidate candidate{token_, 1.0f, 1.0f};
-    std::vector<Scheduler::RowResult> results;
+    std::vector<RowResult> results;
     for (const std::string& name : rows_) {
       results.push_back({{&candidate, 1}, faulty_ >= 0 && names_[faulty_] == name});
     }
@@ -318,9 +319,10 @@ class Ledger {
   std::set<int32_t> written_;
 };
 
-// 100,000 random steps: requests of all lengths that share beginnings come, are cancelled, miss their
-// deadlines and fail, also while a step runs. Nothing is used twice, whoever begins with what others
-// computed gets what its own tokens give, all ends, and in the end all is free.
+// 100,000 random steps: requests of all lengths that share beginnings come, are cancelled, miss
+// their deadlines and fail, also while a step runs. Nothing is used twice, whoever begins with what
+// others computed gets what its own tokens give, prompts are scored token by token where that is
+// asked for, all ends, and in the end all is free.
 class RandomRun {
  public:
   explicit RandomRun(std::mt19937& random) : random_(random) {
@@ -344,7 +346,7 @@ class RandomRun {
     EXPECT_EQ(scheduler_.free_slots(), limits_.sequences);
   }
 
-  int64_t steps = 0, restored = 0;
+  int64_t steps = 0, restored = 0, scored = 0;
   const Scheduler& scheduler() const { return scheduler_; }
 
  private:
@@ -360,9 +362,13 @@ class RandomRun {
     request.client = Below(3);
     if (Below(4) == 0) request.deadline = Below(2000);
     request.stop = {1};
+    if (Below(6) == 0) request.sampling.prompt_logprobs = 0;
+    const bool to_be_scored = request.sampling.prompt_logprobs >= 0;
     const std::vector<int32_t> prompt = request.prompt;
     const Result<int64_t> id = scheduler_.Submit(std::move(request));
-    if (id.ok()) open_[*id] = prompt;
+    if (!id.ok()) return;
+    open_[*id] = prompt;
+    if (to_be_scored) to_score_[*id] = std::deque(prompt.begin() + 1, prompt.end());
   }
 
   void Disturb() {
@@ -374,8 +380,20 @@ class RandomRun {
     scheduler_.TakeEvents(events_);
     for (const TokenEvent& event : events_) {
       ASSERT_TRUE(open_.contains(event.request)) << "an event of a request that has ended";
+      std::deque<int32_t>& to_score = to_score_[event.request];
+      if (event.logprobs.token.id >= 0) {
+        ASSERT_FALSE(to_score.empty()) << "a token scored twice, or unasked";
+        ASSERT_EQ(event.logprobs.token.id, to_score.front());
+        to_score.pop_front();
+        ++scored;
+      }
+      if (event.token >= 0) {
+        ASSERT_TRUE(to_score.empty()) << "a token without its score";
+      }
       if (event.token >= 0) open_[event.request].push_back(event.token);
-      if (event.finish != FinishReason::kNone) open_.erase(event.request);
+      if (event.finish == FinishReason::kNone) continue;
+      open_.erase(event.request);
+      to_score_.erase(event.request);
     }
   }
 
@@ -392,20 +410,43 @@ class RandomRun {
       if (!in_step) continue;
       ASSERT_TRUE(std::equal(held.begin(), held.end(), tokens.begin())) << request;
     }
+    ASSERT_NO_FATAL_FAILURE(CheckTargets(command));
     Disturb();
+    ASSERT_LE(std::ssize(command.rows), limits_.logit_rows);
     std::vector<Candidate> candidates(command.rows.size());
-    std::vector<Scheduler::RowResult> rows;
+    std::vector<RowResult> rows;
     for (size_t i = 0; i < candidates.size(); ++i) {
       const auto next = static_cast<size_t>(command.rows[i].row) + 1;  // a guess, or another's
       const bool follow = next < command.tokens.size() && Below(2) == 0;
       candidates[i].id = Below(30) == 0 ? 1
                          : follow       ? command.tokens[next]
                                         : static_cast<int32_t>(2 + Below(3));
-      rows.push_back({{&candidates[i], 1}, Below(200) == 0});
+      const LogitRow& row = command.rows[i];
+      rows.push_back({{&candidates[i], 1}, Below(row.target < 0 ? 200 : 5000) == 0});
+      rows.back().target.id = row.target;
+      rows.back().logit_sum = {0, 1};
     }
     scheduler_.Complete(rows);
     ASSERT_NO_FATAL_FAILURE(Note());
     ++steps;
+  }
+
+  // The target of a row is what follows its token in the prompt.
+  void CheckTargets(const StepCommand& command) {
+    size_t row = 0;
+    int32_t first = 0;  // of a sequence in the step
+    for (const SequenceStep& step : command.sequences) {
+      const auto request = std::find_if(open_.begin(), open_.end(), [&](const auto& open) {
+        return scheduler_.slot(open.first) == step.slot;
+      });
+      for (; row < command.rows.size() && command.rows[row].row < first + step.tokens; ++row) {
+        const int32_t next = step.first_position + command.rows[row].row - first + 1;
+        if (command.rows[row].target < 0) continue;
+        ASSERT_EQ(request->second[static_cast<size_t>(next)], command.rows[row].target);
+      }
+      first += step.tokens;
+    }
+    ASSERT_EQ(row, command.rows.size()) << "rows in order of the tokens";
   }
 
   std::mt19937& random_;
@@ -414,6 +455,7 @@ class RandomRun {
                                    .sequences = 1 + Below(8),
                                    .step_tokens = 8 + Below(120),
                                    .pages = 1 + Below(16),
+                                   .logit_rows = 8 + 20 * Below(3),
                                    .vocab = 10,
                                    .recurrent = Below(2) == 0,
                                    .snapshots = Below(6),
@@ -423,11 +465,12 @@ class RandomRun {
   std::vector<TokenEvent> events_;
   std::vector<int32_t> bases_[2];
   std::map<int64_t, std::vector<int32_t>> open_;  // tokens of requests that have not ended
+  std::map<int64_t, std::deque<int32_t>> to_score_;  // what is left of their prompts
 };
 
 TEST(Scheduler, RandomRequests_AllEndAndGiveAllBack) {
   std::mt19937 random(7);
-  int64_t steps = 0, preemptions = 0, cached = 0, restored = 0, guessed = 0, accepted = 0;
+  int64_t steps = 0, preemptions = 0, cached = 0, restored = 0, scored = 0, guessed = 0, accepted = 0;
   while (steps < 100000) {
     RandomRun run(random);
     ASSERT_NO_FATAL_FAILURE(run.Go());
@@ -435,12 +478,14 @@ TEST(Scheduler, RandomRequests_AllEndAndGiveAllBack) {
     preemptions += run.scheduler().preemptions();
     cached += run.scheduler().cached_tokens();
     restored += run.restored;
+    scored += run.scored;
     guessed += run.scheduler().guessed_tokens();
     accepted += run.scheduler().accepted_tokens();
   }
   EXPECT_GT(preemptions, 300);
   EXPECT_GT(cached, 100000);
-  EXPECT_GT(restored, 1000);
+  EXPECT_GT(restored, 500);
+  EXPECT_GT(scored, 100000);
   EXPECT_GT(accepted, 10000);
   EXPECT_GT(guessed, accepted + 10000);
 }

@@ -1,4 +1,5 @@
-// The sampler's share of a backend: penalties, noise and the best few of one row of logits.
+// The sampler's share of a backend: bias, penalties, noise, the best few and the log-sum-exps of
+// one row of logits.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace trine::cpu {
 
-// One row of Backend::TopCandidates; out [spec.count].
-void SelectCandidates(std::span<float> logits, int32_t first_id, const uint8_t* allowed,
-                      const CandidateSpec& spec, Candidate* out);
+// One spec of Backend::TopCandidates, over `logits`, its row.
+void SelectCandidates(std::span<const float> logits, int32_t first_id, const uint8_t* allowed,
+                      const CandidateSpec& spec, Candidate* out, LogSum* sums);
 
 }  // namespace trine::cpu

@@ -366,16 +366,18 @@ class CpuBackend final : public Backend {
   }
 
   void TopCandidates(F32View logits, int32_t first_id, const uint8_t* allowed,
-                     std::span<const CandidateSpec> specs, Candidate* out) override {
-    pool_.ForRange(logits.rows, 1, [&](int64_t begin, int64_t end) {
+                     std::span<const CandidateSpec> specs, Candidate* out, LogSum* sums) override {
+    pool_.ForRange(std::ssize(specs), 1, [&](int64_t begin, int64_t end) {
       Candidate* to = out;
-      for (int64_t r = 0; r < end; ++r) {
-        const CandidateSpec& spec = specs[static_cast<size_t>(r)];
-        if (r >= begin) {
-          SelectCandidates({logits.row(r), static_cast<size_t>(logits.cols)}, first_id, allowed,
-                           spec, to);
+      LogSum* sums_to = sums;
+      for (int64_t i = 0; i < end; ++i) {
+        const CandidateSpec& spec = specs[static_cast<size_t>(i)];
+        if (i >= begin) {
+          SelectCandidates({logits.row(spec.row), static_cast<size_t>(logits.cols)}, first_id,
+                           allowed, spec, to, sums_to);
         }
-        to += spec.count;
+        to += spec.count + (spec.target >= 0 ? 1 : 0);
+        if (spec.log_sums) sums_to += LogSumBlocks(logits.cols);
       }
     });
   }

@@ -100,6 +100,7 @@ Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options,
   const int64_t fitting = std::min(plan.limits.step_tokens, options.logit_bytes / row_bytes);
   plan.step = {plan.limits.step_tokens,
                std::max({options.logit_rows, fitting, plan.limits.sequences * (1 + options.drafts)})};
+  plan.limits.logit_rows = plan.step.logit_rows;
   return plan;
 }
 

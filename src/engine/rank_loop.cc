@@ -16,11 +16,9 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
       cache_(context.backend, model.kv_layout(), model.kv_layers(), limits.pages),
       states_(context.backend, model.delta_layout(), model.delta_layers(),
               limits.sequences + limits.snapshots),
+      exchange_(context.backend, context.comm, model.vocab_shard(), vocab_shards_, allowed),
       slots_(static_cast<size_t>(limits.sequences)) {
-  const Interval shard = model.vocab_shard();
-  allowed_ = context.backend.Allocate(shard.size());
-  context.backend.Upload(allowed.data() + shard.begin, shard.size(), allowed_.as());
-  logits_ = context.backend.Allocate(limits.step.logit_rows * shard.size() * 4);
+  logits_ = context.backend.Allocate(limits.step.logit_rows * model.vocab_shard().size() * 4);
   row_faults_.reserve(static_cast<size_t>(limits.step.tokens));
   for (Slot& slot : slots_) slot.pages.reserve(static_cast<size_t>(limits.pages));
   pages_.reserve(static_cast<size_t>(limits.pages));
@@ -42,7 +40,7 @@ const StepResult& RankExecutor::Execute(const StepCommand& command) {
   SaveStates(command);
   NoteFaults(command);
   if (command.gather_logits) GatherLogits(logits);
-  GatherCandidates(command, logits);
+  exchange_.Run(command, logits, result_.rows);
   return result_;
 }
 
@@ -118,60 +116,6 @@ void RankExecutor::GatherLogits(F32View logits) {
     }
   }
   result_.logits = logit_matrix_;
-}
-
-int32_t RankExecutor::CountOn(size_t rank, const LogitRow& row) const {
-  return static_cast<int32_t>(std::min<int64_t>(row.spec.count, vocab_shards_[rank].size()));
-}
-
-// Every rank sends its best few of each row; rank 0 merges them.
-void RankExecutor::GatherCandidates(const StepCommand& command, F32View logits) {
-  const auto me = static_cast<size_t>(context_.comm.world().rank);
-  std::vector<int64_t>& counts = counts_;
-  counts.assign(vocab_shards_.size(), 0);
-  specs_.clear();
-  const TokenCount* window = command.windows.data();
-  for (const LogitRow& row : command.rows) {
-    for (size_t rank = 0; rank < counts.size(); ++rank) counts[rank] += CountOn(rank, row);
-    specs_.push_back(row.spec);
-    specs_.back().window = {window, static_cast<size_t>(row.window)};
-    specs_.back().count = CountOn(me, row);
-    window += row.window;
-  }
-  int64_t total = 0;
-  for (int64_t& count : counts) {
-    total += count;
-    count *= static_cast<int64_t>(sizeof(Candidate));
-  }
-  mine_.resize(static_cast<size_t>(counts[me]) / sizeof(Candidate));
-  all_.resize(static_cast<size_t>(total));
-  context_.backend.TopCandidates(logits, static_cast<int32_t>(model_.vocab_shard().begin),
-                                 allowed_.as<uint8_t>(), specs_, mine_.data());
-  context_.comm.AllGather(mine_.data(), all_.data(), counts, Element::kByte);
-  if (me != 0) return;
-
-  // all_ is [rank][row][count]; each row's candidates are collected, sorted and cut.
-  std::vector<const Candidate*>& next = next_;
-  next.clear();
-  for (int64_t at = 0; const int64_t count : counts) {
-    next.push_back(all_.data() + at);
-    at += count / static_cast<int64_t>(sizeof(Candidate));
-  }
-  merged_.clear();
-  merged_.reserve(all_.size());
-  for (size_t r = 0; r < command.rows.size(); ++r) {
-    const size_t begin = merged_.size();
-    for (size_t rank = 0; rank < next.size(); ++rank) {
-      const int32_t count = CountOn(rank, command.rows[r]);
-      std::copy_if(next[rank], next[rank] + count, std::back_inserter(merged_),
-                   [](const Candidate& candidate) { return candidate.id >= 0; });
-      next[rank] += count;
-    }
-    std::sort(merged_.begin() + static_cast<int64_t>(begin), merged_.end(), CandidateBefore);
-    const auto wanted = static_cast<size_t>(command.rows[r].spec.count);
-    result_.rows[r].candidates =
-        std::span(merged_).subspan(begin, std::min(wanted, merged_.size() - begin));
-  }
 }
 
 void RunWorker(ControlChannel& control, RankExecutor& executor) {

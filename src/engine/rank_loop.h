@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "comm/control.h"
 #include "kernels/backend.h"
+#include "src/engine/candidate_exchange.h"
 #include "src/engine/kv_cache.h"
 #include "src/engine/recurrent_state.h"
 #include "src/engine/step_command.h"
@@ -25,11 +26,7 @@ struct ExecutorLimits {
 
 // What rank 0 gets from a step; valid until the next one.
 struct StepResult {
-  struct Row {
-    std::span<const Candidate> candidates;  // of the whole vocabulary, best first
-    bool fault = false;  // it, or a token before it in its sequence, met a value out of range
-  };
-  std::vector<Row> rows;
+  std::vector<RowResult> rows;
   std::span<const float> logits;  // [R, vocabulary], if the command gathers them
 };
 
@@ -58,8 +55,6 @@ class RankExecutor {
   void SaveStates(const StepCommand& command);
   void NoteFaults(const StepCommand& command);
   void GatherLogits(F32View logits);
-  void GatherCandidates(const StepCommand& command, F32View logits);
-  int32_t CountOn(size_t rank, const LogitRow& row) const;
 
   Model& model_;
   RankContext& context_;
@@ -67,16 +62,13 @@ class RankExecutor {
   const int64_t first_snapshot_;  // among the state slots: after those of sequences
   KvCache cache_;
   RecurrentState states_;
-  Buffer allowed_;  // this rank's shard
-  Buffer logits_;   // f32 [R, shard]
+  CandidateExchange exchange_;
+  Buffer logits_;  // f32 [R, shard]
 
   std::vector<Slot> slots_;
   std::vector<int32_t> positions_, sequences_, page_indptr_, pages_, state_slots_;
   std::vector<int32_t> logit_rows_, row_faults_;
-  std::vector<CandidateSpec> specs_;
-  std::vector<int64_t> counts_;         // by rank, for the gathers
-  std::vector<const Candidate*> next_;  // by rank, while merging
-  std::vector<Candidate> mine_, all_, merged_;
+  std::vector<int64_t> counts_;  // by rank, for the gather
   std::vector<float> all_logits_, logit_matrix_;
   StepResult result_;
 };

@@ -26,10 +26,13 @@ Result<int64_t> Scheduler::Submit(Request request) {
         (limits_.context < limits_.made_for ? "; use a larger --ctx-size"
                                             : ", all that the model was made for; ask for less"));
   }
+  TRINE_RETURN_IF_ERROR(CheckSampling(request.sampling, limits_.vocab));
   Sequence sequence;
   sequence.id = next_id_++;
   sequence.tokens = request.prompt;
   sequence.limit = request.max_tokens < 0 ? limits_.context : prompt + request.max_tokens;
+  // Nothing precedes the first token.
+  sequence.scored = request.sampling.prompt_logprobs < 0 ? prompt : 1;
   sequence.request = std::move(request);
   if (PagesFor(sequence.limit) > limits_.pages) {
     return BadInput("the request needs " + std::to_string(PagesFor(sequence.limit)) +
@@ -52,11 +55,18 @@ std::deque<Scheduler::Sequence>* Scheduler::NextClient() {
   return nullptr;
 }
 
+// At least one token is to be computed: its logits are wanted. So are those before the tokens that
+// are to be scored.
+std::span<const int32_t> Scheduler::MayBeCached(const Sequence& sequence) {
+  const bool all_scored = sequence.scored == std::ssize(sequence.request.prompt);
+  const int64_t end = all_scored ? std::ssize(sequence.tokens) : sequence.scored;
+  return std::span(sequence.tokens).first(static_cast<size_t>(end - 1));
+}
+
 // Whether more of it will be in the cache as soon as a prompt has been read that begins alike.
 bool Scheduler::BeginsLikeOneThatReads(const Sequence& sequence) {
   if (limits_.recurrent && limits_.snapshots == 0) return false;
-  const std::span<const int32_t> usable =
-      std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+  const std::span<const int32_t> usable = MayBeCached(sequence);
   int64_t alike = 0;
   for (const Sequence& other : running_) {
     if (other.pending() <= 1) continue;
@@ -78,8 +88,7 @@ void Scheduler::Admit() {
     Sequence& first = client->front();
     promised += PagesFor(std::ssize(first.tokens));
     if (free_slots_.empty() || promised > cache_.available()) return;
-    // At least one token is to be computed: its logits are wanted.
-    first.restore = cache_.Find(std::span(first.tokens).first(first.tokens.size() - 1), first.held);
+    first.restore = cache_.Find(MayBeCached(first), first.held);
     first.computed = std::ssize(first.held.pages) * kPageTokens;
     promised -= std::ssize(first.held.pages);
     cached_tokens_ += first.computed;
@@ -119,10 +128,12 @@ StepCommand& Scheduler::Next() {
     const int64_t left = std::max<int64_t>(0, budget - decoding);  // by those behind
     const int64_t wanted =
         decodes ? std::min<int64_t>(1, budget) : std::min({running_[i].pending(), share, left});
-    const int64_t count = UpToSnapshot(running_[i], HoldPages(i, wanted));
+    const int64_t held = HoldPages(i, wanted);
+    const int64_t count = UpToSnapshot(running_[i], FitRows(i, held));
     if (count == 0) continue;
     // A step that reads prompts has no idle arithmetic for guesses.
-    AddSequence(running_[i], count, share == 0 ? left - count : 0);
+    const int64_t guesses = share == 0 ? std::min(left - count, FreeRows(i) - 1) : 0;
+    AddSequence(running_[i], count, guesses);
     budget -= count + running_[i].guessed;
   }
   TRINE_CHECK(!command_.sequences.empty(), "a scheduler that is not idle has a next step");
@@ -156,6 +167,20 @@ int64_t Scheduler::UpToSnapshot(const Sequence& sequence, int64_t count) const {
   if (limits_.snapshots == 0 || whole <= sequence.computed) return count;
   // What the whole prompt leaves over is computed in a step of its own.
   return whole - sequence.computed;
+}
+
+// Logit rows that the step can still have, with one for each sequence behind the nth.
+int64_t Scheduler::FreeRows(size_t nth) const {
+  return limits_.logit_rows - std::ssize(command_.rows) -
+         (std::ssize(running_) - static_cast<int64_t>(nth) - 1);
+}
+
+// Of the next `count` tokens of the nth running sequence, those whose logit rows fit.
+int64_t Scheduler::FitRows(size_t nth, int64_t count) const {
+  const Sequence& sequence = running_[nth];
+  if (sequence.scored == std::ssize(sequence.request.prompt)) return count;
+  const int64_t first = std::max(sequence.computed, sequence.scored - 1);  // token that has a row
+  return std::min(count, first - sequence.computed + FreeRows(nth));
 }
 
 void Scheduler::GiveBack(Sequence& sequence) {
@@ -193,6 +218,7 @@ void Scheduler::AddSequence(Sequence& sequence, int64_t count, int64_t most_gues
   command_.sequences.push_back(step);
   const auto first = sequence.tokens.begin() + step.first_position;
   command_.tokens.insert(command_.tokens.end(), first, first + step.tokens);
+  AddPromptRows(sequence);
   for (int64_t i = 0; i < sequence.rows; ++i) AddLogitRow(sequence, sequence.computed + i);
 }
 
@@ -237,25 +263,34 @@ void Scheduler::Keep(Sequence& sequence) {
   sequence.saved.clear();
 }
 
+// Rows for the prompt tokens that follow those just added.
+void Scheduler::AddPromptRows(Sequence& sequence) {
+  const int64_t end = std::min(sequence.computed, std::ssize(sequence.request.prompt) - 1);
+  for (; sequence.scored <= end; ++sequence.scored) {
+    LogitRow row =
+        MakePromptRow(sequence.request.sampling,
+                      sequence.tokens[static_cast<size_t>(sequence.scored)], limits_.vocab);
+    const int64_t from_end = sequence.computed + sequence.guessed - (sequence.scored - 1);
+    row.row = static_cast<int32_t>(std::ssize(command_.tokens) - from_end);
+    command_.rows.push_back(row);
+    ++sequence.prompt_rows;
+  }
+}
+
 // The row that a token at `position` is sampled from, behind all of the sequence's before it.
 void Scheduler::AddLogitRow(Sequence& sequence, int64_t position) {
-  const SamplingParams& sampling = sequence.request.sampling;
-  LogitRow row;
+  const Request& request = sequence.request;
+  const TextSoFar text{std::span(sequence.tokens).first(static_cast<size_t>(position)),
+                       std::ssize(request.prompt), request.stop};
+  LogitRow row = MakeLogitRow(request.sampling, text, limits_.vocab, command_.changes);
   row.row = static_cast<int32_t>(std::ssize(command_.tokens) - sequence.rows + position -
                                  sequence.computed);
-  row.spec = MakeCandidateSpec(sampling, static_cast<int32_t>(position), limits_.vocab);
-  const bool penalised = sampling.repeat_penalty != 1 || sampling.presence_penalty != 0 ||
-                         sampling.frequency_penalty != 0;
-  if (penalised) {
-    const int64_t look_back = sampling.repeat_last_n < 0 ? position : sampling.repeat_last_n;
-    std::map<int32_t, int32_t> counts;
-    for (int64_t i = std::max<int64_t>(0, position - look_back); i < position; ++i) {
-      ++counts[sequence.tokens[static_cast<size_t>(i)]];
-    }
-    for (const auto& [token, count] : counts) command_.windows.push_back({token, count});
-    row.window = static_cast<int32_t>(counts.size());
-  }
   command_.rows.push_back(row);
+}
+
+TokenEvent Scheduler::Score(const Sequence& sequence, const RowResult& row) const {
+  if (row.fault) return {sequence.id, -1, -1, FinishReason::kFault};
+  return {sequence.id, -1, -1, FinishReason::kNone, MakeLogprobs(row, row.target)};
 }
 
 TokenEvent Scheduler::Sample(const Sequence& sequence, int64_t position,
@@ -264,9 +299,11 @@ TokenEvent Scheduler::Sample(const Sequence& sequence, int64_t position,
   event.request = sequence.id;
   event.finish = FinishReason::kFault;
   if (row.fault) return event;
-  event.token =
-      PickToken(row.candidates, sequence.request.sampling, static_cast<int32_t>(position));
+  const SamplingParams& sampling = sequence.request.sampling;
+  const Candidate picked = PickCandidate(row, sampling, static_cast<int32_t>(position));
+  event.token = picked.id;
   event.finish = FinishReason::kNone;
+  if (sampling.top_logprobs >= 0) event.logprobs = MakeLogprobs(row, picked);
   const std::vector<int32_t>& stop = sequence.request.stop;
   if (std::binary_search(stop.begin(), stop.end(), event.token)) {
     event.finish = FinishReason::kStop;
@@ -307,13 +344,19 @@ void Scheduler::Complete(std::span<const RowResult> rows) {
   for (Sequence& sequence : running_) {
     if (!sequence.in_step) continue;
     sequence.in_step = false;
+    const FinishReason asked_to_end = sequence.ended;
+    const size_t sampled = row + static_cast<size_t>(std::exchange(sequence.prompt_rows, 0));
     const auto count = static_cast<size_t>(std::exchange(sequence.rows, 0));
-    if (sequence.ended != FinishReason::kNone) {
-      events_.push_back({sequence.id, -1, -1, sequence.ended});
-    } else if (count > 0) {
-      Advance(sequence, rows.subspan(row, count), static_cast<int64_t>(row));
+    for (; row < sampled && sequence.ended == FinishReason::kNone; ++row) {
+      events_.push_back(Score(sequence, rows[row]));
+      sequence.ended = events_.back().finish;
     }
-    row += count;
+    if (asked_to_end != FinishReason::kNone) {
+      events_.push_back({sequence.id, -1, -1, asked_to_end});
+    } else if (count > 0 && sequence.ended == FinishReason::kNone) {
+      Advance(sequence, rows.subspan(sampled, count), static_cast<int64_t>(sampled));
+    }
+    row = sampled + count;
     if (sequence.ended != FinishReason::kNone) GiveBack(sequence);
   }
   std::erase_if(running_, [](const Sequence& s) { return s.ended != FinishReason::kNone; });

@@ -49,6 +49,9 @@ struct TokenEvent {
   int32_t token = -1;  // sampled, a stop token too; -1: none
   int32_t row = -1;    // of the step's logits, that it was sampled from
   FinishReason finish = FinishReason::kNone;
+  // If asked for: of the token, or, without one, of the prompt's next token: events of their own,
+  // which come in order, from the prompt's second token on, as the prompt is computed.
+  TokenLogprobs logprobs{};
 };
 
 struct SchedulerLimits {
@@ -57,6 +60,7 @@ struct SchedulerLimits {
   int64_t sequences = 0;    // at once
   int64_t step_tokens = 0;  // per step, over all sequences; no fewer than `sequences`
   int64_t pages = 0;        // of the KV cache
+  int64_t logit_rows = 0;   // per step, over all sequences; no fewer than `sequences`
   int64_t vocab = 0;
   bool recurrent = false;  // the model has a state besides the pages
   int64_t snapshots = 0;   // of that state, for the prefix cache
@@ -88,12 +92,7 @@ class Scheduler {
   // The next step; not idle. Valid until the next call. Every call is followed by one Complete.
   StepCommand& Next();
 
-  // The outcome of that step: for each logit row its candidates (best first), or a fault of its
-  // sequence's rows.
-  struct RowResult {
-    std::span<const Candidate> candidates;
-    bool fault = false;
-  };
+  // The outcome of that step, for each logit row.
   void Complete(std::span<const RowResult> rows);
 
   // What is not in use now, pages that are kept for others included; all of it when idle.
@@ -113,6 +112,7 @@ class Scheduler {
     std::vector<int32_t> tokens;
     int64_t limit = 0;     // tokens at which it must end
     int64_t computed = 0;  // tokens whose keys and values are in the cache, guesses left out
+    int64_t scored = 0;    // prompt tokens whose log-probability is known, or not wanted
     int32_t slot = -1;
     PrefixCache::Holding held;
     int64_t told = 0;      // of its pages, those that the ranks know
@@ -121,7 +121,8 @@ class Scheduler {
     std::vector<std::pair<int64_t, int32_t>> saved;
     int64_t last_decoded = 0;  // pages at whose end the last snapshot while decoding was made
     GuessCount guess_count;
-    int64_t rows = 0;      // logit rows in the step that runs
+    // Logit rows in the step that runs, of its prompt and then those that tokens are sampled from.
+    int64_t prompt_rows = 0, rows = 0;
     int64_t guessed = 0;   // tokens in the step that runs
     int64_t accepted = 0;  // of those of the last step, unless the state has moved on since
     bool in_step = false;
@@ -132,17 +133,22 @@ class Scheduler {
 
   void Admit();
   std::deque<Sequence>* NextClient();
+  static std::span<const int32_t> MayBeCached(const Sequence& sequence);
   bool BeginsLikeOneThatReads(const Sequence& sequence);
   int64_t PrefillShare() const;
   int64_t Decoding() const;
   int64_t UpToSnapshot(const Sequence& sequence, int64_t count) const;
+  int64_t FitRows(size_t nth, int64_t count) const;
+  int64_t FreeRows(size_t nth) const;
   int64_t HoldPages(size_t nth, int64_t count);
   void PreemptLast();
   void AddSequence(Sequence& sequence, int64_t count, int64_t most_guesses);
   int64_t Guess(Sequence& sequence, int64_t most);
   int32_t SaveState(Sequence& sequence);
+  void AddPromptRows(Sequence& sequence);
   void AddLogitRow(Sequence& sequence, int64_t position);
   TokenEvent Sample(const Sequence& sequence, int64_t position, const RowResult& row) const;
+  TokenEvent Score(const Sequence& sequence, const RowResult& row) const;
   void Advance(Sequence& sequence, std::span<const RowResult> rows, int64_t first_row);
   void Keep(Sequence& sequence);
   void End(int64_t request, FinishReason why);

@@ -117,9 +117,7 @@ std::span<const TokenEvent> Session::Step(Scheduler& scheduler, const OnToken& o
   StepCommand& command = scheduler.Next();
   command.gather_logits = static_cast<bool>(on_token) && !command.rows.empty();
   const StepResult& result = Execute(command);
-  rows_.clear();
-  for (const StepResult::Row& row : result.rows) rows_.push_back({row.candidates, row.fault});
-  scheduler.Complete(rows_);
+  scheduler.Complete(result.rows);
   scheduler.TakeEvents(events_);
   const auto vocab = static_cast<size_t>(config().vocab);
   for (const TokenEvent& event : events_) {

@@ -80,7 +80,6 @@ class Session {
   std::unique_ptr<Model> model_;
   std::unique_ptr<RankExecutor> executor_;
   Bytes message_;
-  std::vector<Scheduler::RowResult> rows_;
   std::vector<TokenEvent> events_;
 };
 

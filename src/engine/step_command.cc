@@ -55,7 +55,7 @@ void Encode(const StepCommand& command, Bytes& message) {
   PutVector(command.tokens, message);
   PutVector(command.new_pages, message);
   PutVector(command.rows, message);
-  PutVector(command.windows, message);
+  PutVector(command.changes, message);
   const int64_t gather = command.gather_logits ? 1 : 0;
   Put(&gather, 1, message);
 }
@@ -66,7 +66,7 @@ void Decode(const Bytes& message, StepCommand& command) {
   reader.GetVector(command.tokens);
   reader.GetVector(command.new_pages);
   reader.GetVector(command.rows);
-  reader.GetVector(command.windows);
+  reader.GetVector(command.changes);
   int64_t gather = 0;
   reader.Get(&gather, 1);
   command.gather_logits = gather != 0;

@@ -1,5 +1,5 @@
-// StepCommand: what rank 0 tells every rank to do next, as one flat message. Rank 0 decides, all
-// ranks execute: nothing else travels down.
+// StepCommand: what rank 0 tells every rank to do next, as one flat message, and RowResult: what
+// the ranks answer. Rank 0 decides, all ranks execute.
 #pragma once
 
 #include <cstdint>
@@ -29,27 +29,46 @@ struct SequenceStep {
   int32_t accepted = 0;
 };
 
-// A token whose logits are wanted, and how its candidates are to be chosen.
+// A token whose logits are wanted, and what of them.
 struct LogitRow {
-  int32_t row = 0;     // index into the step's tokens
-  int32_t window = 0;  // entries of `windows` that are this row's
-  CandidateSpec spec;  // its own window is unset
+  int32_t row = 0;      // index into the step's tokens
+  int32_t changes = 0;  // entries of `changes` that are this row's
+  CandidateSpec spec;   // its own row and changes are unset
+  // Filters that are to cut the candidates: if they would keep them all, every token of the
+  // vocabulary is wanted instead. 1 and 0: the candidates suffice.
+  float top_p = 1;
+  float min_p = 0;
+  // Of the logits as the model gave them: the likeliest tokens, this many, and the log-sum-exp; -1:
+  // neither. target: a token whose logit is wanted too; -1: none.
+  int32_t logprobs = -1;
+  int32_t target = -1;
+};
+
+// What a step found for a LogitRow.
+struct RowResult {
+  std::span<const Candidate> candidates;  // of the whole vocabulary, best first
+  bool fault = false;  // it, or a token before it in its sequence, met a value out of range
+  LogSum sum{};        // of the changed logits, if its spec wanted it
+  // If it wanted logprobs:
+  std::span<const Candidate> likeliest{};  // best first
+  Candidate target{};
+  LogSum logit_sum{};
 };
 
 struct StepCommand {
   std::vector<SequenceStep> sequences;
-  std::vector<int32_t> tokens;      // of all sequences, in order
-  std::vector<int32_t> new_pages;   // of all sequences, in order
-  std::vector<LogitRow> rows;       // ascending by row
-  std::vector<TokenCount> windows;  // of all rows, in order
-  bool gather_logits = false;       // rank 0 wants the raw logits of all rows too
+  std::vector<int32_t> tokens;       // of all sequences, in order
+  std::vector<int32_t> new_pages;    // of all sequences, in order
+  std::vector<LogitRow> rows;        // ascending by row
+  std::vector<LogitChange> changes;  // of all rows, in order
+  bool gather_logits = false;        // rank 0 wants the raw logits of all rows too
 
   void Clear() {
     sequences.clear();
     tokens.clear();
     new_pages.clear();
     rows.clear();
-    windows.clear();
+    changes.clear();
     gather_logits = false;
   }
   bool stop() const { return sequences.empty(); }  // the end of the job

@@ -120,9 +120,10 @@ void TimedBackend::SelectRows(F32View x, std::span<const int32_t> rows, F32View 
 }
 
 void TimedBackend::TopCandidates(F32View logits, int32_t first_id, const uint8_t* allowed,
-                                 std::span<const CandidateSpec> specs, Candidate* out) {
+                                 std::span<const CandidateSpec> specs, Candidate* out,
+                                 LogSum* sums) {
   const Timer timer(times_, OpClass::kCandidates);
-  inner_->TopCandidates(logits, first_id, allowed, specs, out);
+  inner_->TopCandidates(logits, first_id, allowed, specs, out, sums);
 }
 
 }  // namespace trine

@@ -69,7 +69,7 @@ class TimedBackend final : public Backend {
   void Copy(F32View x, F32View out) override;
   void SelectRows(F32View x, std::span<const int32_t> rows, F32View out) override;
   void TopCandidates(F32View logits, int32_t first_id, const uint8_t* allowed,
-                     std::span<const CandidateSpec> specs, Candidate* out) override;
+                     std::span<const CandidateSpec> specs, Candidate* out, LogSum* sums) override;
 
  private:
   const std::unique_ptr<Backend> inner_;

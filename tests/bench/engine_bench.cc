@@ -139,16 +139,13 @@ void Host(Session& session, int64_t sequences, int64_t rounds) {
     events.assign(all.begin(), all.end());
   }
   std::vector<double> hosts, totals;
-  std::vector<Scheduler::RowResult> rows;
   for (int64_t i = 0; i < steps; ++i) {
     const auto start = Clock::now();
     const StepCommand& command = scheduler.Next();
     const double before = SecondsSince(start);
     const StepResult& result = session.Execute(command);
     const double executed = SecondsSince(start);
-    rows.clear();
-    for (const StepResult::Row& row : result.rows) rows.push_back({row.candidates, row.fault});
-    scheduler.Complete(rows);
+    scheduler.Complete(result.rows);
     scheduler.TakeEvents(events);
     totals.push_back(SecondsSince(start));
     hosts.push_back(before + totals.back() - executed);
