@@ -30,6 +30,14 @@ class Best {
   // Whether one with this key, and an id beyond all before it, belongs to them.
   bool Takes(double key) const { return size_ < std::ssize(places_) || key > worst_; }
 
+  // Whether any of these keys does.
+  bool TakesAny(std::span<const float> keys) const {
+    unsigned any = size_ < std::ssize(places_) ? 1 : 0;
+    const auto worst = static_cast<float>(worst_);  // as exact as the keys are
+    for (const float key : keys) any |= key > worst ? 1u : 0u;
+    return any != 0;
+  }
+
   void Add(const Candidate& candidate) {
     if (size_ == std::ssize(places_)) {
       std::pop_heap(places_.begin(), places_.end(), CandidateBefore);
@@ -51,6 +59,26 @@ class Best {
   double worst_;
 };
 
+// Adds what belongs to the best of a block: changed logits of tokens from first_id on; what the
+// model gave; which may be drawn.
+void AddBlock(std::span<const float> values, int32_t first_id, const float* logits,
+              const uint8_t* allowed, const CandidateSpec& spec, Best& best) {
+  constexpr size_t kGroup = 32;  // tokens that are passed over at once
+  const bool noisy = spec.temperature > 0;
+  for (size_t begin = 0; begin < values.size(); begin += kGroup) {
+    const auto group = values.subspan(begin, std::min(kGroup, values.size() - begin));
+    if (!noisy && !best.TakesAny(group)) continue;
+    for (size_t i = begin; i < begin + group.size(); ++i) {
+      const int32_t id = first_id + static_cast<int32_t>(i);
+      double key = values[i];
+      if (noisy) {
+        key = key / spec.temperature + GumbelNoise(spec.seed, spec.choice, spec.position, id);
+      }
+      if (best.Takes(key) && allowed[i] != 0) best.Add({id, logits[i], key});
+    }
+  }
+}
+
 }  // namespace
 
 void SelectCandidates(std::span<const float> logits, int32_t first_id, const uint8_t* allowed,
@@ -71,14 +99,7 @@ void SelectCandidates(std::span<const float> logits, int32_t first_id, const uin
       value = Changed(value, *change, spec);
     }
     if (spec.log_sums) *sums++ = SumBlock({values.data(), size});
-    for (size_t i = 0; i < size; ++i) {
-      const int32_t id = first + static_cast<int32_t>(i);
-      double key = values[i];
-      if (spec.temperature > 0) {
-        key = key / spec.temperature + GumbelNoise(spec.seed, spec.choice, spec.position, id);
-      }
-      if (best.Takes(key) && allowed[begin + i] != 0) best.Add({id, logits[begin + i], key});
-    }
+    AddBlock({values.data(), size}, first, logits.data() + begin, allowed + begin, spec, best);
   }
   best.Sort();
   if (spec.target < 0) return;
