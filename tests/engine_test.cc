@@ -458,6 +458,32 @@ TEST(Job, ValueOutOfRange_EndsItsRequestOnly) {
   std::remove(path.c_str());
 }
 
+// Scores of the tokens before a faulty one do not vouch for their page.
+TEST(Job, FaultyPrompt_IsNotKept) {
+  const std::string path = testing::TempDir() + "/trine_engine_test.gguf";
+  std::ofstream(path, std::ios::binary) << WithoutRow50(DataPath("tiny/llama_f32.gguf"));
+  SessionOptions options = TinyOptions("llama_f32");
+  options.model = path;
+  options.step_tokens = options.logit_rows = 64;
+  Request request = MakeRequest(60, 8);
+  for (int32_t& token : request.prompt) token += 100;
+  request.prompt[5] = 50;
+  const Status status = RunJob(2, options, [&](Session& session) {
+    Scheduler scheduler(session.scheduler_limits());
+    for (const int32_t prompt_logprobs : {0, -1}) {
+      request.sampling.prompt_logprobs = prompt_logprobs;
+      ASSERT_TRUE(scheduler.Submit(request).ok());
+      const std::vector<TokenEvent> events = session.Step(scheduler);
+      EXPECT_EQ(events.size(), prompt_logprobs < 0 ? 1u : 6u);
+      EXPECT_EQ(events.back().finish, FinishReason::kFault);
+      EXPECT_TRUE(scheduler.idle());
+      EXPECT_EQ(scheduler.cached_tokens(), 0);
+    }
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  std::remove(path.c_str());
+}
+
 TEST(Job, ImpossibleRankCount_IsTheSameErrorOnEveryRank) {
   const Status status = RunJob(5, TinyOptions("llama3_bf16"), [](Session&) { FAIL(); });
   EXPECT_NE(status.message().find("attn_q: 4 query heads cannot be shared by 5 ranks; use 1 to 4"),

@@ -88,6 +88,21 @@ mutants=(
   "pages-agreed|src/engine/session.cc|s/control_.AllGather(mine)/std::vector<Bytes>{mine}/|memory_test|JobMemory.DifferentLimits_SamePages|each rank has the pages that fit there"
   "pages-kept|src/engine/session.cc|s/plan_.limits.pages, FitPages/[[maybe_unused]] const int64_t pages, FitPages/|memory_test|JobMemory.RanksHoldWhatThePlanSays|all pages are taken, fit or not"
   "most-sequences|src/engine/fit_pages.cc|s/options.snapshots \/ options.sequences \* n;/options.snapshots;/|memory_test|JobMemory.MostContextAndSequences_AreTheMost|more sequences have no more snapshots"
+  "shard-tie|src/engine/candidate_exchange.cc|s/CandidateBefore(\*list.next, \*best->next)/list.next->key >= best->next->key/|sampler_test|Sampler.AnyShards_GiveWhatAPlainSamplerGives|the higher of two equal ids"
+  "shard-sums|src/engine/candidate_exchange.cc|s/of_rank + skipped \* blocks/of_rank/|sampler_test|Sampler.AnyShards_GiveWhatAPlainSamplerGives|the sums of another row"
+  "second-round|src/engine/sampler.cc|s/== result.candidates.size();/== result.candidates.size() + 1;/|sampler_test|Sampler.AnyShards_GiveWhatAPlainSamplerGives|a wide filter stops at the candidates"
+  "second-round-job|src/engine/sampler.cc|s/== result.candidates.size();/== result.candidates.size() + 1;/|engine_test|Job.WideTopP_TakesTheSecondRound|the same, seen by the rows"
+  "top-p-total|src/engine/sampler.cc|s/whole ? result.sum.sum :/whole ? SumOdds(kept) :/|sampler_test|Sampler.AnyShards_GiveWhatAPlainSamplerGives|top-p of the candidates, not of all tokens"
+  "typical-side|src/engine/sampler.cc|s/(begin > 0 \&\& entropy/(begin > 0 || entropy/|sampler_test|Sampler.Filters_KeepExactlyTheirSet|likelier tokens before nearer ones"
+  "min-tokens|src/engine/sampler.cc|s/text.prompt < params.min_tokens/text.prompt <= params.min_tokens/|sampler_test|Sampler.Changes_AreOneEntryAToken|one token too many before the end"
+  "choice|kernels/gumbel.cc|s/static_cast<uint32_t>(choice)/static_cast<uint32_t>(choice * 0)/|sampler_test|Sampler.Draws_FollowTheSoftmaxAndAreIndependent|all choices draw the same"
+  "choice-job|kernels/gumbel.cc|s/static_cast<uint32_t>(choice)/static_cast<uint32_t>(choice * 0)/|engine_test|Job.Choices_DrawOnTheirOwn|the same, seen by texts"
+  "raw-logits|kernels/cpu/candidates.cc|s/best.Add({id, logits\[i\], key})/best.Add({id, 0 * logits[i] + values[i], key})/|engine_test|Job.Logprobs_AreTheLogSoftmaxOfTheLogits|log-probabilities know of bias and penalties"
+  "padding-sum|kernels/cpu/candidates.cc|s/allowed\[begin + i\] != 0 ? logits\[begin + i\] : -INFINITY/logits[begin + i]/|sampler_test|Sampler.AnyShards_GiveWhatAPlainSamplerGives|padding counts in the sums"
+  "prompt-cached|src/engine/scheduler.cc|s/(all_scored ? std/(true || all_scored ? std/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|tokens that are to be scored come from the cache"
+  "prompt-rows|src/engine/scheduler.cc|s/limits_.logit_rows - rows - behind/limits_.logit_rows + rows + behind/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|more rows than a step holds"
+  "prompt-position|src/engine/scheduler.cc|s/sequence.computed - (sequence.scored - 1)/sequence.computed - sequence.scored/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|a token is scored by its own logits"
+  "prompt-kept|src/engine/scheduler.cc|s/if (!of_prompt \&\& sequence/if (sequence/|engine_test|Job.FaultyPrompt_IsNotKept|a good row vouches for tokens behind it"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }

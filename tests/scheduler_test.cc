@@ -440,6 +440,7 @@ class RandomRun {
         return scheduler_.slot(open.first) == step.slot;
       });
       for (; row < command.rows.size() && command.rows[row].row < first + step.tokens; ++row) {
+        ASSERT_GE(command.rows[row].row, first);
         const int32_t next = step.first_position + command.rows[row].row - first + 1;
         if (command.rows[row].target < 0) continue;
         ASSERT_EQ(request->second[static_cast<size_t>(next)], command.rows[row].target);
