@@ -266,9 +266,10 @@ TEST(Job, Logprobs_AreTheLogSoftmaxOfTheLogits) {
       size_t generated = 0;
       while (!scheduler.idle()) {
         std::vector<float> logits;
-        const std::vector<TokenEvent> events = session.Step(
-            scheduler,
-            [&](std::span<const float> rows) { logits.assign(rows.begin(), rows.end()); });
+        const auto keep = [&](const TokenEvent&, std::span<const float> row) {
+          logits.insert(logits.end(), row.begin(), row.end());
+        };
+        const std::span<const TokenEvent> events = session.Step(scheduler, keep);
         const auto vocab = static_cast<size_t>(session.config().vocab);
         ASSERT_EQ(logits.size(), events.size() * vocab);
         for (size_t i = 0; i < events.size(); ++i) {
@@ -345,7 +346,7 @@ TEST(Job, CachedPrompt_IsScoredAsIfNew) {
         const Result<int64_t> id = scheduler.Submit(request);
         std::vector<TokenEvent> events;
         while (!scheduler.idle()) {
-          for (TokenEvent& event : session.Step(scheduler)) events.push_back(std::move(event));
+          for (const TokenEvent& event : session.Step(scheduler)) events.push_back(event);
         }
         EXPECT_EQ(SameEvents(events, alone.at(0)), *id == 1) << name;
         EXPECT_EQ(scheduler.cached_tokens(), *id < 2 ? 0 : 96) << name;
@@ -473,7 +474,7 @@ TEST(Job, FaultyPrompt_IsNotKept) {
     for (const int32_t prompt_logprobs : {0, -1}) {
       request.sampling.prompt_logprobs = prompt_logprobs;
       ASSERT_TRUE(scheduler.Submit(request).ok());
-      const std::vector<TokenEvent> events = session.Step(scheduler);
+      const std::span<const TokenEvent> events = session.Step(scheduler);
       EXPECT_EQ(events.size(), prompt_logprobs < 0 ? 1u : 6u);
       EXPECT_EQ(events.back().finish, FinishReason::kFault);
       EXPECT_TRUE(scheduler.idle());

@@ -78,6 +78,7 @@ class Scenario {
                .sequences = n["sequences"],
                .step_tokens = n["step"],
                .pages = n["pages"],
+               .logit_rows = n["sequences"] * (1 + n["drafts"]),
                .vocab = 100,
                .recurrent = n["recurrent"] != 0,
                .snapshots = n["snapshots"],

@@ -116,7 +116,7 @@ Status Generate(const Settings& settings, const std::vector<std::string>& prompt
   }
   std::optional<OutputFile> logits;
   Status written;
-  Session::OnToken save;
+  Session::OnRow save;
   if (!settings.save_logits.empty()) {
     TRINE_ASSIGN(OutputFile file, OutputFile::Create(settings.save_logits));
     logits.emplace(std::move(file));

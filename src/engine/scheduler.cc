@@ -320,9 +320,9 @@ void Scheduler::Advance(Sequence& sequence, std::span<const RowResult> rows, int
   int64_t size = certain;  // tokens that are known
   for (bool right = true; right && sequence.ended == FinishReason::kNone; ++first_row) {
     TokenEvent event = Sample(sequence, size, rows[static_cast<size_t>(size - certain)]);
-    event.row = static_cast<int32_t>(first_row);
     sequence.ended = event.finish;
     if (event.token >= 0) {
+      event.row = static_cast<int32_t>(first_row);
       right = size < std::ssize(tokens) && tokens[static_cast<size_t>(size)] == event.token;
       if (!right) tokens.resize(static_cast<size_t>(size));
       if (!right) tokens.push_back(event.token);
@@ -349,6 +349,7 @@ void Scheduler::Complete(std::span<const RowResult> rows) {
     const auto count = static_cast<size_t>(std::exchange(sequence.rows, 0));
     for (; row < sampled && sequence.ended == FinishReason::kNone; ++row) {
       events_.push_back(Score(sequence, rows[row]));
+      events_.back().row = static_cast<int32_t>(row);
       sequence.ended = events_.back().finish;
     }
     if (asked_to_end != FinishReason::kNone) {

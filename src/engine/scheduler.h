@@ -47,7 +47,7 @@ enum class FinishReason { kNone, kStop, kLength, kFault, kCancelled, kDeadline }
 struct TokenEvent {
   int64_t request = 0;
   int32_t token = -1;  // sampled, a stop token too; -1: none
-  int32_t row = -1;    // of the step's logits, that it was sampled from
+  int32_t row = -1;    // of the step's logits, that it was sampled from or that score the prompt's
   FinishReason finish = FinishReason::kNone;
   // If asked for: of the token, or, without one, of the prompt's next token: events of their own,
   // which come in order, from the prompt's second token on, as the prompt is computed.

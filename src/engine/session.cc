@@ -113,16 +113,16 @@ void Session::MakeExecutor() {
                                                     plan_.limits.pages, plan_.limits.snapshots});
 }
 
-std::span<const TokenEvent> Session::Step(Scheduler& scheduler, const OnToken& on_token) {
+std::span<const TokenEvent> Session::Step(Scheduler& scheduler, const OnRow& on_row) {
   StepCommand& command = scheduler.Next();
-  command.gather_logits = static_cast<bool>(on_token) && !command.rows.empty();
+  command.gather_logits = static_cast<bool>(on_row) && !command.rows.empty();
   const StepResult& result = Execute(command);
   scheduler.Complete(result.rows);
   scheduler.TakeEvents(events_);
   const auto vocab = static_cast<size_t>(config().vocab);
   for (const TokenEvent& event : events_) {
-    if (!on_token || event.token < 0) continue;
-    on_token(event, result.logits.subspan(static_cast<size_t>(event.row) * vocab, vocab));
+    if (!on_row || event.row < 0) continue;
+    on_row(event, result.logits.subspan(static_cast<size_t>(event.row) * vocab, vocab));
   }
   return events_;
 }

@@ -50,10 +50,10 @@ class Session {
     return BroadcastAndExecute(control_, *executor_, command, message_);
   }
 
-  // Rank 0. One step of a scheduler that is not idle: its events, until the next call; on_token, if
-  // given, gets each token with the raw logits [vocab] that it was sampled from.
-  using OnToken = std::function<void(const TokenEvent&, std::span<const float> logits)>;
-  std::span<const TokenEvent> Step(Scheduler& scheduler, const OnToken& on_token = {});
+  // Rank 0. One step of a scheduler that is not idle: its events, until the next call; on_row, if
+  // given, gets each that has a row of logits with these, raw [vocab].
+  using OnRow = std::function<void(const TokenEvent&, std::span<const float> logits)>;
+  std::span<const TokenEvent> Step(Scheduler& scheduler, const OnRow& on_row = {});
   void Stop() { BroadcastStop(control_); }
 
  private:
