@@ -152,11 +152,16 @@ struct RopeParams {
 // Which sequence and place each token of a step has, and where its sequence's past lies. The tokens
 // of a sequence are neighbours, in order of position.
 struct TokenPlaces {
-  std::span<const int32_t> positions;    // [T] from 0
-  std::span<const int32_t> sequences;    // [T] index into page_indptr, ascending
-  std::span<const int32_t> page_indptr;  // [S + 1] into pages
-  std::span<const int32_t> pages;        // page ids of every sequence, in order of position
-  std::span<const int32_t> slots;        // [S] of the recurrent state
+  std::span<const int32_t> positions = {};    // [T] from 0
+  std::span<const int32_t> sequences = {};    // [T] index into page_indptr, ascending
+  std::span<const int32_t> page_indptr = {};  // [S + 1] into pages
+  std::span<const int32_t> pages = {};        // page ids of every sequence, in order of position
+  std::span<const int32_t> slots = {};        // [S] of the recurrent state
+  // Speculation (Leviathan et al. 2023). Drafts are guessed tokens that may prove wrong: the last
+  // of a sequence in the step, but never all. accepted: how many drafts of the slot's last step,
+  // the first of them, proved right; this step's tokens come after those. An empty span means none.
+  std::span<const int32_t> drafts = {};    // [S]
+  std::span<const int32_t> accepted = {};  // [S] 0 where the sequence begins, at position 0
 };
 
 inline constexpr int64_t kMaxHeadDim = 512;
@@ -186,21 +191,31 @@ struct KvPages {
 // conv + s * conv_floats(): [taps - 1][channels], the inputs before the next token, oldest first;
 // delta + s * delta_floats(): [value heads][D key rows][D], one matrix a head. A slot's first
 // token, at position 0, finds both as if they were zero.
+//
+// Both are those after the last token of the slot's last step that was no draft. What the drafts of
+// that step fed the recurrence is kept beside them, in log + s * log_floats(): [drafts][log_row()].
+// The sequence's next step first does with the accepted ones what it would have done with tokens,
+// so that its bits are those of one certain token after the other.
 struct DeltaLayout {
   int64_t key_heads = 0;    // of this rank
   int64_t value_heads = 0;  // a multiple: value head v uses key head v * key_heads / value_heads
-  int64_t head_dim = 0;     // D, of keys and values
+  int64_t head_dim = 0;     // D, of keys and values, up to kMaxHeadDim
   int64_t taps = 0;         // of the convolution
+  int64_t drafts = 0;       // of a sequence in a step at most; 0: there is no log
 
   int64_t channels() const { return (2 * key_heads + value_heads) * head_dim; }
   int64_t conv_floats() const { return (taps - 1) * channels(); }
   int64_t delta_floats() const { return value_heads * head_dim * head_dim; }
+  // A draft: the inputs of the convolution, then k and v that came of it, decay and beta.
+  int64_t log_row() const { return 2 * channels() - key_heads * head_dim + 2 * value_heads; }
+  int64_t log_floats() const { return drafts * log_row(); }
 };
 inline constexpr int64_t kMaxConvTaps = 8;
 struct DeltaStates {
   float* conv = nullptr;
   float* delta = nullptr;
   DeltaLayout layout;
+  float* log = nullptr;  // of the slots that have drafts
 };
 
 // What happens to a token's logit before it is ranked: the bias is added, then come the penalties

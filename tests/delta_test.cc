@@ -147,7 +147,7 @@ TEST(DeltaNet, UnitsThreadsChunks_SameBits) {
 TEST(DeltaNet, Recurrence_MatchesDouble) {
   const DeltaCase c;
   const DeltaRun run = RunDelta(c, "generic", 1, 9);
-  const auto [keys, values, dim, taps] = c.layout;
+  const auto [keys, values, dim, taps, drafts] = c.layout;
   const auto at = [&](int64_t t, int64_t channel) {
     return static_cast<double>(run.qkv[static_cast<size_t>(t * c.layout.channels() + channel)]);
   };
@@ -259,6 +259,156 @@ TEST(DeltaNet, Neighbours_DoNotTouchEachOther) {
   const auto half = static_cast<std::ptrdiff_t>(out.values.size() / 2);
   EXPECT_TRUE(SameBits(alone.out, {out.values.begin(), out.values.begin() + half}));
   EXPECT_TRUE(SameBits(alone.out, {out.values.begin() + half, out.values.end()}));
+}
+
+// ---- drafts
+
+// Tokens of one sequence, and what each gives when they come one by one, none of them a draft.
+struct Trace {
+  Trace(const DeltaLayout& layout, const Matrix<float>& weights, int64_t tokens, uint32_t seed)
+      : qkv(RandomMatrix(tokens, layout.channels(), seed)),
+        decay(RandomMatrix(tokens, layout.value_heads, seed + 1)),
+        beta(RandomMatrix(tokens, layout.value_heads, seed + 2)),
+        convolved(qkv),
+        out(tokens, layout.value_heads * layout.head_dim) {
+    auto backend = MakeBackend("generic");
+    for (float& value : decay.values) value = static_cast<float>(Sigmoid(value));
+    for (float& value : beta.values) value = static_cast<float>(Sigmoid(value));
+    std::vector<float> conv(static_cast<size_t>(layout.conv_floats()));
+    std::vector<float> delta(static_cast<size_t>(layout.delta_floats()));
+    const DeltaStates states{conv.data(), delta.data(), layout};
+    const std::vector<int32_t> zero = {0};
+    for (int64_t t = 0; t < tokens; ++t) {
+      const std::vector<int32_t> position = {static_cast<int32_t>(t)};
+      const TokenPlaces places{position, zero, {}, {}, zero};
+      backend->CausalConvSilu(convolved.view().Rows(t, 1), weights.values.data(), places, states);
+      backend->GatedDeltaRule(convolved.view().Rows(t, 1), decay.view().Rows(t, 1),
+                              beta.view().Rows(t, 1), places, states, out.view().Rows(t, 1));
+      convs.push_back(conv);
+      deltas.push_back(delta);
+    }
+  }
+
+  Matrix<float> qkv, decay, beta;
+  Matrix<float> convolved, out;
+  std::vector<std::vector<float>> convs, deltas;  // the states after each token
+  int64_t next = 0, accepted = 0;                 // how far a run is: RunDrafts
+};
+
+std::vector<float> Part(const std::vector<float>& values, int64_t first, int64_t n) {
+  return {values.begin() + first, values.begin() + first + n};
+}
+std::vector<float> Row(Matrix<float>& m, int64_t r) {
+  return Part(m.values, r * m.cols, m.cols);
+}
+
+// Some next tokens of one sequence of a run.
+struct DraftStep {
+  Trace* trace;
+  int32_t slot;
+  int64_t first, certain, right, wrong;  // tokens of the trace, then what is not in it
+};
+
+// Tokens, drafts that are right and drafts that are not, as many as there may be; of the right ones
+// some are accepted.
+DraftStep TakeStep(Trace& trace, int32_t slot, int64_t most_drafts, std::mt19937& random) {
+  const auto up_to = [&](int64_t most) {
+    return std::uniform_int_distribution<int64_t>(0, most)(random);
+  };
+  const int64_t first = trace.next + trace.accepted, left = trace.qkv.rows - first;
+  const int64_t certain = 1 + up_to(std::min<int64_t>(2, left - 1));
+  const int64_t right = up_to(std::min(most_drafts, left - certain));
+  return {&trace, slot, first, certain, right, up_to(most_drafts - right)};
+}
+
+// The steps side by side, and all that they give against the traces.
+void RunDraftStep(Backend& backend, const DeltaStates& states, const Matrix<float>& weights,
+                  const std::vector<DraftStep>& steps) {
+  const DeltaLayout& layout = states.layout;
+  std::vector<int32_t> positions, sequences, slots, drafts, accepted;
+  for (const DraftStep& step : steps) {
+    for (int64_t i = 0; i < step.certain + step.right + step.wrong; ++i) {
+      positions.push_back(static_cast<int32_t>(step.first + i));
+      sequences.push_back(static_cast<int32_t>(slots.size()));
+    }
+    slots.push_back(step.slot);
+    drafts.push_back(static_cast<int32_t>(step.right + step.wrong));
+    accepted.push_back(static_cast<int32_t>(step.trace->accepted));
+  }
+  const auto tokens = std::ssize(positions);
+  Matrix<float> qkv(tokens, layout.channels()), decay(tokens, layout.value_heads);
+  Matrix<float> beta(tokens, layout.value_heads);
+  Matrix<float> out(tokens, layout.value_heads * layout.head_dim);
+  for (Matrix<float>* m : {&qkv, &decay, &beta}) std::fill(m->values.begin(), m->values.end(), NAN);
+  int64_t row = 0;
+  for (const DraftStep& step : steps) {
+    const int64_t known = step.certain + step.right;
+    backend.Copy(step.trace->qkv.view().Rows(step.first, known), qkv.view().Rows(row, known));
+    backend.Copy(step.trace->decay.view().Rows(step.first, known), decay.view().Rows(row, known));
+    backend.Copy(step.trace->beta.view().Rows(step.first, known), beta.view().Rows(row, known));
+    row += known + step.wrong;
+  }
+  const TokenPlaces places{positions, sequences, {}, {}, slots, drafts, accepted};
+  backend.CausalConvSilu(qkv.view(), weights.values.data(), places, states);
+  backend.GatedDeltaRule(qkv.view(), decay.view(), beta.view(), places, states, out.view());
+  row = 0;
+  for (const DraftStep& step : steps) {
+    for (int64_t i = 0; i < step.certain + step.right; ++i) {
+      EXPECT_TRUE(SameBits(Row(qkv, row + i), Row(step.trace->convolved, step.first + i)));
+      EXPECT_TRUE(SameBits(Row(out, row + i), Row(step.trace->out, step.first + i)));
+    }
+    row += step.certain + step.right + step.wrong;
+    const auto last = static_cast<size_t>(step.first + step.certain - 1);
+    const int64_t conv = layout.conv_floats(), delta = layout.delta_floats();
+    const float *c = states.conv + step.slot * conv, *d = states.delta + step.slot * delta;
+    EXPECT_TRUE(SameBits({c, c + conv}, step.trace->convs[last]));
+    EXPECT_TRUE(SameBits({d, d + delta}, step.trace->deltas[last]));
+  }
+}
+
+// Three sequences in random steps, from dirty states and logs. A wrong draft is not a number, and
+// makes what it touches none.
+void RunDrafts(Backend& backend, const DeltaLayout& layout, const Matrix<float>& weights,
+               std::vector<Trace>& traces, std::mt19937& random) {
+  std::vector<float> conv(static_cast<size_t>(4 * layout.conv_floats()), 7.0f);
+  std::vector<float> delta(static_cast<size_t>(4 * layout.delta_floats()), 7.0f);
+  std::vector<float> log(static_cast<size_t>(4 * layout.log_floats()), 7.0f);
+  const DeltaStates states{conv.data(), delta.data(), layout, log.data()};
+  for (Trace& trace : traces) trace.next = trace.accepted = 0;
+  for (;;) {
+    std::vector<DraftStep> steps;
+    bool all_done = true;
+    for (size_t s = 0; s < traces.size(); ++s) {
+      if (traces[s].next + traces[s].accepted == traces[s].qkv.rows) continue;
+      all_done = false;
+      if (random() % 4 == 0) continue;  // its log waits
+      const auto slot = static_cast<int32_t>((s + 2) % 4);
+      steps.push_back(TakeStep(traces[s], slot, layout.drafts, random));
+    }
+    if (all_done) return;
+    RunDraftStep(backend, states, weights, steps);
+    for (const DraftStep& step : steps) {
+      step.trace->next = step.first + step.certain;
+      step.trace->accepted = std::uniform_int_distribution<int64_t>(0, step.right)(random);
+    }
+  }
+}
+
+TEST(DeltaNet, DraftsInAnySteps_SameBitsAsTokensOneByOne) {
+  std::mt19937 random(51);
+  for (int64_t taps = 2; taps <= kMaxConvTaps; ++taps) {
+    const int64_t dim = taps % 2 == 0 ? 24 : 16;
+    const DeltaLayout layout{2, 6, dim, taps, /*drafts=*/1 + taps % 5};
+    const Matrix<float> weights = RandomMatrix(layout.channels(), taps, 52);
+    std::vector<Trace> traces;
+    for (const uint32_t seed : {60u, 70u, 80u}) traces.emplace_back(layout, weights, 30, seed);
+    for (const char* unit : Units()) {
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(std::string(unit) + " taps " + std::to_string(taps));
+        RunDrafts(*MakeBackend(unit, threads), layout, weights, traces, random);
+      }
+    }
+  }
 }
 
 // Softplus by its series and e^x within 2 ulp: the decay exp(rate softplus) moves by their relative

@@ -264,6 +264,9 @@ def key_defects(cases):
     case("state", number("qwen35.ssm.state_size", 33), inner.format(128, 132))
     case("state-huge", number("qwen35.ssm.state_size", (1 << 31) - 1),
          inner.format(128, 4 * ((1 << 31) - 1)))
+    case("state-wide", all_of(number("qwen35.ssm.state_size", 513),
+                              number("qwen35.ssm.inner_size", 4 * 513)),
+         "'qwen35.ssm.state_size' is 513; up to 512 is supported")
     for value in (1, 9, 99):
         case(f"conv-{value}", number("qwen35.ssm.conv_kernel", value),
              f"'qwen35.ssm.conv_kernel' is {value}; 2 to 8 is supported")

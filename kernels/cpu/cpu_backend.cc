@@ -306,12 +306,16 @@ class CpuBackend final : public Backend {
 
   void CausalConvSilu(F32View x, const float* weights, const TokenPlaces& places,
                       const DeltaStates& states) override {
-    const int64_t taps = states.layout.taps;
-    ForSequences(places, [&](int64_t first, int64_t n, int32_t slot, bool fresh) {
-      float* state = states.conv + slot * states.layout.conv_floats();
+    const DeltaLayout& layout = states.layout;
+    ForSequences(places, [&](int64_t first, int64_t n, int32_t slot, const SlotTask& slot_task) {
+      const ConvTask task{x.Rows(first, n),
+                          weights,
+                          layout.taps,
+                          slot_task,
+                          states.conv + slot * layout.conv_floats(),
+                          LogOfSlot(states, slot).inputs};
       pool_.ForRange((x.cols + 15) / 16, kConvGrain, [&](int64_t begin, int64_t end) {
-        kernels_.conv_silu(x.Rows(first, n), weights, taps, state, fresh, 16 * begin,
-                           std::min(16 * end, x.cols));
+        kernels_.conv_silu(task, 16 * begin, std::min(16 * end, x.cols));
       });
     });
   }
@@ -324,17 +328,26 @@ class CpuBackend final : public Backend {
 
   void GatedDeltaRule(F32View qkv, F32View decay, F32View beta, const TokenPlaces& places,
                       const DeltaStates& states, F32View out) override {
-    ForSequences(places, [&](int64_t first, int64_t n, int32_t slot, bool fresh) {
+    const DeltaLayout& layout = states.layout;
+    const int64_t keys = layout.key_heads * layout.head_dim;
+    ForSequences(places, [&](int64_t first, int64_t n, int32_t slot, const SlotTask& slot_task) {
+      const DraftLog log = LogOfSlot(states, slot);
       const DeltaTask task{qkv.Rows(first, n),
                            decay.Rows(first, n),
                            beta.Rows(first, n),
                            out.Rows(first, n),
-                           states.layout,
-                           states.delta + slot * states.layout.delta_floats(),
-                           fresh};
+                           layout,
+                           slot_task,
+                           states.delta + slot * layout.delta_floats(),
+                           log};
       pool_.ForRange((out.cols + 15) / 16, 1, [&](int64_t begin, int64_t end) {
         kernels_.delta_rule(task, 16 * begin, std::min(16 * end, out.cols));
       });
+      // Only now: until here every head and thread read the log of the step before.
+      const int64_t drafts = slot_task.drafts, certain = first + n - drafts;
+      Copy({qkv.row(certain) + keys, drafts, log.kv.cols, qkv.stride}, log.kv);
+      Copy(decay.Rows(certain, drafts), log.decay);
+      Copy(beta.Rows(certain, drafts), log.beta);
     });
   }
 
@@ -389,15 +402,22 @@ class CpuBackend final : public Backend {
 
   static constexpr int64_t kConvGrain = 32;
 
-  // fn(first token, tokens, state slot, whether its sequence begins) for every sequence of a step.
+  // fn(first token, tokens, state slot, SlotTask) for every sequence of a step.
   template <typename Fn>
   static void ForSequences(const TokenPlaces& places, Fn fn) {
     const auto tokens = std::ssize(places.sequences);
     for (int64_t first = 0, end = 0; first < tokens; first = end) {
-      const int32_t sequence = places.sequences[static_cast<size_t>(first)];
-      while (end < tokens && places.sequences[static_cast<size_t>(end)] == sequence) ++end;
-      fn(first, end - first, places.slots[static_cast<size_t>(sequence)],
-         places.positions[static_cast<size_t>(first)] == 0);
+      const auto sequence = static_cast<size_t>(places.sequences[static_cast<size_t>(first)]);
+      const auto of = [&](std::span<const int32_t> counts) {
+        return counts.empty() ? 0 : counts[sequence];
+      };
+      while (end < tokens && places.sequences[static_cast<size_t>(end)] ==
+                                 places.sequences[static_cast<size_t>(first)]) {
+        ++end;
+      }
+      fn(first, end - first, places.slots[sequence],
+         SlotTask{places.positions[static_cast<size_t>(first)] == 0, of(places.drafts),
+                  of(places.accepted)});
     }
   }
 

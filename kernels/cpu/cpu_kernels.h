@@ -106,11 +106,45 @@ struct QueryBlock {
   int64_t head, heads;
 };
 
+// One sequence's tokens of a step, and its slot's state.
+struct SlotTask {
+  bool fresh;        // the state counts as zero
+  int64_t drafts;    // the last tokens, never all: the state stays that before them
+  int64_t accepted;  // rows of the log that come before the tokens
+};
+// A slot's rows of DeltaStates::log; none without speculation.
+struct DraftLog {
+  F32View inputs;       // [drafts, channels]
+  F32View kv;           // [drafts, channels less q's]
+  F32View decay, beta;  // [drafts, value heads]
+};
+inline DraftLog LogOfSlot(const DeltaStates& states, int32_t slot) {
+  const DeltaLayout& layout = states.layout;
+  if (layout.drafts == 0) return {};
+  float* at = states.log + slot * layout.log_floats();
+  const auto part = [&](int64_t cols) {
+    const F32View view{at, layout.drafts, cols, layout.log_row()};
+    at += cols;
+    return view;
+  };
+  const int64_t channels = layout.channels(), keys = layout.key_heads * layout.head_dim;
+  return {part(channels), part(channels - keys), part(layout.value_heads),
+          part(layout.value_heads)};
+}
+struct ConvTask {
+  F32View x;
+  const float* weights;
+  int64_t taps;
+  SlotTask slot;
+  float* state;  // [taps - 1][channels], the oldest first
+  F32View log;   // read, then written
+};
 struct DeltaTask {
-  F32View qkv, decay, beta, out;  // one sequence's tokens
+  F32View qkv, decay, beta, out;
   DeltaLayout layout;
+  SlotTask slot;
   float* state;
-  bool fresh;  // the state counts as zero
+  DraftLog log;  // only read
 };
 
 struct CpuKernels {
@@ -141,10 +175,9 @@ struct CpuKernels {
                  float* out);
   void (*sigmoid_mul)(const float* gate, int64_t n, float* x);
   void (*delta_gates)(const float* rate, const float* bias, int64_t n, float* decay, float* beta);
-  // Channels [begin, end) of one sequence's tokens, rows of x.
-  void (*conv_silu)(F32View x, const float* weights, int64_t taps, float* state, bool fresh,
-                    int64_t begin, int64_t end);
-  // Value columns [begin, end), a head's first being a multiple of D, of one sequence's tokens.
+  // Channels [begin, end).
+  void (*conv_silu)(const ConvTask& task, int64_t begin, int64_t end);
+  // Value columns [begin, end), a head's first being a multiple of D.
   void (*delta_rule)(const DeltaTask& task, int64_t begin, int64_t end);
 
   void (*attention)(const AttentionTask& task, std::span<const QueryBlock> blocks);

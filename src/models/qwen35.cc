@@ -57,6 +57,10 @@ Status ReadQwen35Config(const Metadata& meta, ModelConfig& config) {
                     "; time_step_rank x state_size is " +
                     std::to_string(config.value_heads * config.delta_dim));
   }
+  if (config.delta_dim > kMaxHeadDim) {
+    return BadInput("'qwen35.ssm.state_size' is " + std::to_string(config.delta_dim) + "; up to " +
+                    std::to_string(kMaxHeadDim) + " is supported");
+  }
   if (config.conv_taps < 2 || config.conv_taps > kMaxConvTaps) {
     return BadInput("'qwen35.ssm.conv_kernel' is " + std::to_string(config.conv_taps) + "; 2 to " +
                     std::to_string(kMaxConvTaps) + " is supported");
