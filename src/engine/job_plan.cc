@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "src/engine/rank_loop.h"
-
 namespace trine {
 namespace {
 
@@ -15,17 +13,23 @@ Result<std::unique_ptr<Backend>> MakeDryBackend(const SessionOptions& options) {
   return dry;
 }
 
+// Of a step in which every sequence has its next token and as many drafts as it may.
+int64_t DecodedTokens(const SchedulerLimits& limits) {
+  return limits.sequences * (1 + limits.drafts);
+}
+
 SchedulerLimits MakeLimits(const SessionOptions& options, const ModelConfig& config) {
   SchedulerLimits limits;
   limits.made_for = config.context;
   limits.context =
       options.context == 0 ? config.context : std::min(options.context, config.context);
   limits.sequences = options.sequences;
-  limits.step_tokens = std::clamp(options.step_tokens, options.sequences,
-                                  std::max(options.sequences, options.sequences * limits.context));
+  limits.drafts = options.drafts;
+  const int64_t decoded = DecodedTokens(limits);
+  limits.step_tokens = std::clamp(options.step_tokens, decoded,
+                                  std::max(decoded, options.sequences * limits.context));
   limits.pages = options.sequences * PagesFor(limits.context);
   limits.vocab = config.vocab;
-  limits.drafts = options.drafts;
   limits.recurrent = config.recurrent_layers() > 0;
   limits.snapshots = limits.recurrent ? options.snapshots : 0;
   return limits;
@@ -99,9 +103,14 @@ Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options,
   const int64_t row_bytes = plan.limits.vocab * static_cast<int64_t>(sizeof(float));
   const int64_t fitting = std::min(plan.limits.step_tokens, options.logit_bytes / row_bytes);
   plan.step = {plan.limits.step_tokens,
-               std::max({options.logit_rows, fitting, plan.limits.sequences * (1 + options.drafts)})};
+               std::max({options.logit_rows, fitting, DecodedTokens(plan.limits)})};
   plan.limits.logit_rows = plan.step.logit_rows;
   return plan;
+}
+
+ExecutorLimits LimitsOf(const JobPlan& plan) {
+  return {plan.step, plan.limits.sequences, plan.limits.drafts, plan.limits.pages,
+          plan.limits.snapshots};
 }
 
 int MostRanks(const JobPlan& plan) {
@@ -116,8 +125,7 @@ Result<std::vector<RankMemory>> PlanMemory(const WeightStore& store, const Sessi
   RankContext context{*dry, *comm, plan.step, options.kv_type};
   const std::vector<int64_t> replicated = Replicated(model_plan);
   const std::vector<uint8_t> drawable(static_cast<size_t>(model_plan.config.vocab), 1);
-  const ExecutorLimits limits{plan.step, plan.limits.sequences, plan.limits.pages,
-                              plan.limits.snapshots};
+  const ExecutorLimits limits = LimitsOf(plan);
   std::vector<RankMemory> memories;
   for (int64_t rank = ranks.begin; rank < ranks.end; ++rank) {
     const auto r = static_cast<size_t>(rank);

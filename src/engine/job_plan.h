@@ -12,6 +12,7 @@
 
 #include "kernels/backend.h"
 #include "src/core/result.h"
+#include "src/engine/rank_loop.h"
 #include "src/engine/scheduler.h"
 #include "src/models/model.h"
 
@@ -24,13 +25,13 @@ struct SessionOptions {
   KvType kv_type = KvType::kF16;
   int64_t context = 4096;     // tokens of one sequence; 0: what the model was made for
   int64_t sequences = 1;      // at once
+  int64_t drafts = 0;         // guessed tokens of a sequence in a step, at most
   int64_t step_tokens = 512;  // per step
   int64_t snapshots = 0;      // of a recurrent model's state, for the prefix cache
-  int64_t drafts = 0;         // guessed tokens of a sequence in a step, at most
   // Bytes of this rank: for all that it holds, and of that for the KV cache. 0: what is left.
   int64_t memory = std::numeric_limits<int64_t>::max();
   int64_t kv_memory = 0;
-  int64_t logit_rows = 0;     // per step; 0: one a sequence
+  int64_t logit_rows = 0;     // per step; 0: those of a sequence's next token and its drafts
   int64_t logit_bytes = 0;    // or as many rows as these hold; rank 0 has up to three copies
   std::vector<double> split;  // weights of the ranks; empty: equal
   // What is to stand between the engine and its backend, e.g. to time it; empty: nothing.
@@ -46,6 +47,8 @@ struct JobPlan {
 // With a KV cache for all sequences at once in full, whatever memory there is: see fit_pages.h.
 // Errors name what is missing, wrong or unknown in the file, or the rank counts that work.
 Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options, int ranks);
+
+ExecutorLimits LimitsOf(const JobPlan& plan);
 
 // The most ranks that can share a planned model; all counts up to it work.
 int MostRanks(const JobPlan& plan);

@@ -6,16 +6,25 @@
 #include "src/core/check.h"
 
 namespace trine {
+namespace {
+
+DeltaLayout WithDrafts(DeltaLayout layout, int64_t drafts) {
+  layout.drafts = drafts;
+  return layout;
+}
+
+}  // namespace
 
 RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Interval> vocab_shards,
                            const std::vector<uint8_t>& allowed, const ExecutorLimits& limits)
     : model_(model),
       context_(context),
       vocab_shards_(std::move(vocab_shards)),
+      most_drafts_(limits.drafts),
       first_snapshot_(limits.sequences),
       cache_(context.backend, model.kv_layout(), model.kv_layers(), limits.pages),
-      states_(context.backend, model.delta_layout(), model.delta_layers(),
-              limits.sequences + limits.snapshots),
+      states_(context.backend, WithDrafts(model.delta_layout(), limits.drafts),
+              model.delta_layers(), limits.sequences, limits.snapshots),
       exchange_(context.backend, context.comm, model.vocab_shard(), vocab_shards_, allowed),
       slots_(static_cast<size_t>(limits.sequences)) {
   logits_ = context.backend.Allocate(limits.step.logit_rows * model.vocab_shard().size() * 4);
@@ -27,7 +36,8 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
 const StepResult& RankExecutor::Execute(const StepCommand& command) {
   BuildBatch(command);
   RestoreStates(command);
-  const TokenPlaces places{positions_, sequences_, page_indptr_, pages_, state_slots_};
+  const TokenPlaces places{positions_,   sequences_, page_indptr_, pages_,
+                           state_slots_, drafts_,    accepted_};
   const StepBatch batch{command.tokens, places, logit_rows_};
   const int64_t shard = model_.vocab_shard().size();
   const F32View logits{logits_.as<float>(), std::ssize(logit_rows_), shard, shard};  // [R, V]
@@ -50,6 +60,8 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
   sequences_.clear();
   pages_.clear();
   state_slots_.clear();
+  drafts_.clear();
+  accepted_.clear();
   logit_rows_.clear();
   page_indptr_.assign(1, 0);
   row_faults_.assign(command.tokens.size(), 0);
@@ -59,7 +71,12 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
     if (step.begins != 0) {
       slot.pages.clear();
       slot.fault = false;
+      slot.drafts = 0;
     }
+    TRINE_CHECK(step.drafts <= most_drafts_ && step.drafts < step.tokens, "too many drafts");
+    TRINE_CHECK(step.accepted <= slot.drafts, "more drafts accepted than there were");
+    slot.fault |= step.accepted > slot.sound_drafts;
+    slot.drafts = step.drafts;
     slot.pages.insert(slot.pages.end(), new_page, new_page + step.new_pages);
     new_page += step.new_pages;
     for (int32_t i = 0; i < step.tokens; ++i) {
@@ -67,6 +84,8 @@ void RankExecutor::BuildBatch(const StepCommand& command) {
       sequences_.push_back(static_cast<int32_t>(page_indptr_.size() - 1));
     }
     state_slots_.push_back(step.slot);
+    drafts_.push_back(step.drafts);
+    accepted_.push_back(step.accepted);
     pages_.insert(pages_.end(), slot.pages.begin(), slot.pages.end());
     page_indptr_.push_back(static_cast<int32_t>(pages_.size()));
   }
@@ -86,18 +105,23 @@ void RankExecutor::SaveStates(const StepCommand& command) {
   }
 }
 
-// A fault stays with its sequence: later tokens attend to the faulty one.
+// A fault stays with its sequence: later tokens attend to the faulty one. That of a draft does so
+// once the draft is accepted.
 void RankExecutor::NoteFaults(const StepCommand& command) {
   result_.rows.assign(command.rows.size(), {});
   size_t token = 0, row = 0;
   for (const SequenceStep& step : command.sequences) {
     Slot& slot = slots_[static_cast<size_t>(step.slot)];
     const size_t end = token + static_cast<size_t>(step.tokens);
-    for (; token < end; ++token) {
-      slot.fault |= row_faults_[token] != 0;
+    const size_t certain = end - static_cast<size_t>(step.drafts);
+    slot.sound_drafts = 0;
+    for (bool fault = slot.fault; token < end; ++token) {
+      fault |= row_faults_[token] != 0;
+      if (token < certain) slot.fault = fault;
+      if (token >= certain && !fault) ++slot.sound_drafts;
       const bool wanted =
           row < command.rows.size() && static_cast<size_t>(command.rows[row].row) == token;
-      if (wanted) result_.rows[row++].fault = slot.fault;
+      if (wanted) result_.rows[row++].fault = fault;
     }
   }
 }

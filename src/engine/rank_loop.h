@@ -20,6 +20,7 @@ namespace trine {
 struct ExecutorLimits {
   StepLimits step;
   int64_t sequences = 0;  // slots
+  int64_t drafts = 0;     // of a sequence in a step, at most
   int64_t pages = 0;      // of the KV cache
   int64_t snapshots = 0;  // of the recurrent state
 };
@@ -47,7 +48,9 @@ class RankExecutor {
  private:
   struct Slot {
     std::vector<int32_t> pages;
-    bool fault = false;
+    bool fault = false;  // of a token that is no draft
+    // Of its last step: drafts, and those of them before the first that met a value out of range.
+    int32_t drafts = 0, sound_drafts = 0;
   };
 
   void BuildBatch(const StepCommand& command);
@@ -59,6 +62,7 @@ class RankExecutor {
   Model& model_;
   RankContext& context_;
   const std::vector<Interval> vocab_shards_;
+  const int64_t most_drafts_;     // of a sequence in a step
   const int64_t first_snapshot_;  // among the state slots: after those of sequences
   KvCache cache_;
   RecurrentState states_;
@@ -67,6 +71,7 @@ class RankExecutor {
 
   std::vector<Slot> slots_;
   std::vector<int32_t> positions_, sequences_, page_indptr_, pages_, state_slots_;
+  std::vector<int32_t> drafts_, accepted_;  // by sequence of the step
   std::vector<int32_t> logit_rows_, row_faults_;
   std::vector<int64_t> counts_;  // by rank, for the gather
   std::vector<float> all_logits_, logit_matrix_;

@@ -3,12 +3,15 @@
 namespace trine {
 
 RecurrentState::RecurrentState(Backend& backend, const DeltaLayout& layout, int layers,
-                               int64_t slots) {
+                               int64_t sequences, int64_t snapshots) {
+  const int64_t slots = sequences + snapshots;
   const int64_t conv = slots * layout.conv_floats(), delta = slots * layout.delta_floats();
-  memory_ = backend.Allocate(layers * (conv + delta) * static_cast<int64_t>(sizeof(float)));
-  for (int i = 0; i < layers; ++i) {
-    float* layer = memory_.as<float>() + i * (conv + delta);
-    layers_.push_back({layer, layer + conv, layout});
+  const int64_t state = conv + delta, log = sequences * layout.log_floats();
+  memory_ = backend.Allocate(layers * (state + log) * static_cast<int64_t>(sizeof(float)));
+  for (int i = 0; i < layers; ++i) {  // the logs lie behind the states of all layers
+    float* layer = memory_.as<float>() + i * state;
+    layers_.push_back(
+        {layer, layer + conv, layout, memory_.as<float>() + layers * state + i * log});
   }
 }
 

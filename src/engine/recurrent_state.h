@@ -10,10 +10,12 @@ namespace trine {
 
 class RecurrentState {
  public:
-  // Memory for `slots` slots of every layer; touched when first used.
-  RecurrentState(Backend& backend, const DeltaLayout& layout, int layers, int64_t slots);
+  // Memory for `sequences` slots of every layer, and `snapshots` after them that have no log of
+  // drafts; touched when first used.
+  RecurrentState(Backend& backend, const DeltaLayout& layout, int layers, int64_t sequences,
+                 int64_t snapshots);
 
-  // The state of one slot to another, in every layer.
+  // The state of one slot to another, in every layer. Not the log: it is not of the state.
   void Copy(Backend& backend, int64_t from, int64_t to) const;
 
   std::span<const DeltaStates> layers() const { return layers_; }

@@ -58,7 +58,8 @@ struct SchedulerLimits {
   int64_t context = 0;      // tokens of one sequence
   int64_t made_for = 0;     // tokens that the model can do at most
   int64_t sequences = 0;    // at once
-  int64_t step_tokens = 0;  // per step, over all sequences; no fewer than `sequences`
+  int64_t drafts = 0;       // guessed tokens of a sequence in a step, at most
+  int64_t step_tokens = 0;  // per step, over all sequences; no fewer than each one's and its drafts
   int64_t pages = 0;        // of the KV cache
   int64_t logit_rows = 0;   // per step, over all sequences; no fewer than `sequences`
   int64_t vocab = 0;

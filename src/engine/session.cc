@@ -107,10 +107,8 @@ void Session::MakeExecutor() {
   for (int rank = 0; rank < plan_.model.ranks(); ++rank) {
     vocab_shards.push_back(plan_.model.shards.share(rank).vocab);
   }
-  executor_ =
-      std::make_unique<RankExecutor>(*model_, *context_, std::move(vocab_shards), drawable_,
-                                     ExecutorLimits{context_->limits, plan_.limits.sequences,
-                                                    plan_.limits.pages, plan_.limits.snapshots});
+  executor_ = std::make_unique<RankExecutor>(*model_, *context_, std::move(vocab_shards), drawable_,
+                                             LimitsOf(plan_));
 }
 
 std::span<const TokenEvent> Session::Step(Scheduler& scheduler, const OnRow& on_row) {

@@ -22,11 +22,10 @@ struct SequenceStep {
   // is set to the slot's state after it. -1: none.
   int32_t restore = -1;
   int32_t save = -1;
-  // The last of the tokens are guesses: so many of them. And of the guesses of this sequence's last
-  // step so many were right that this step does not repeat them. The recurrent state is that after
-  // the last token that is no guess, also when it is saved.
+  // Of its tokens, the last ones, which may prove wrong; never all. Neither the slot's state nor a
+  // snapshot of it has them in it.
   int32_t drafts = 0;
-  int32_t accepted = 0;
+  int32_t accepted = 0;  // drafts of the slot's last step that proved right; 0 if it is restored
 };
 
 // A token whose logits are wanted, and what of them.
@@ -47,8 +46,9 @@ struct LogitRow {
 // What a step found for a LogitRow.
 struct RowResult {
   std::span<const Candidate> candidates;  // of the whole vocabulary, best first
-  bool fault = false;  // it, or a token before it in its sequence, met a value out of range
-  LogSum sum{};        // of the changed logits, if its spec wanted it
+  bool fault = false;  // it, or a token before it in its sequence, met a value out of range; a
+                       // draft that proved wrong is in its sequence no longer
+  LogSum sum{};  // of the changed logits, if its spec wanted it
   // If it wanted logprobs:
   std::span<const Candidate> likeliest{};  // best first
   Candidate target{};
