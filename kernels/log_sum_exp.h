@@ -19,8 +19,7 @@ constexpr int64_t LogSumBlocks(int64_t values) {
 // exp(-700).
 double ExpBelowOne(double x);
 
-// ln x for normal x > 0, within 4e-16 of itself or of 1: 2 atanh((m - 1) / (m + 1)) + e ln 2 for
-// x = m 2^e.
+// ln x for normal x > 0, within 1e-15: 2 atanh((m - 1) / (m + 1)) + e ln 2 for x = m 2^e.
 double Log(double x);
 
 // Up to a block of terms of a sum.

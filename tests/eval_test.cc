@@ -34,6 +34,16 @@ TEST(ExpBelowOne, AsTheLibrary) {
   }
 }
 
+TEST(Log, AsTheLibrary) {
+  EXPECT_EQ(Log(1), 0);
+  for (double x = 1e-300; x < 1e300; x *= 1.0137) {
+    EXPECT_NEAR(Log(x) / std::log(x), 1, 1e-15) << x;
+  }
+  for (double x = 0.30005; x < 3; x += 0.0001) {
+    EXPECT_NEAR(Log(x) / std::log(x), 1, 1e-15) << x;
+  }
+}
+
 long double LogSum(const Row& row) {
   long double largest = -std::numeric_limits<long double>::infinity(), sum = 0;
   for (const float logit : row) largest = std::max(largest, static_cast<long double>(logit));
