@@ -201,9 +201,9 @@ TEST(Drafts, FaultyOne_CountsOnceAccepted) {
     command.sequences = {step};
     command.tokens = tokens;
     if (step.new_pages > 0) command.new_pages = {0};
-    for (int32_t i = 0; i < step.tokens; ++i) command.rows.push_back({i, 0, {}});
+    for (int32_t i = 0; i < step.tokens; ++i) command.rows.emplace_back().row = i;
     std::vector<bool> found;
-    for (const StepResult::Row& row : session.Execute(command).rows) found.push_back(row.fault);
+    for (const RowResult& row : session.Execute(command).rows) found.push_back(row.fault);
     return found;
   };
   for (const int ranks : {1, 2}) {
@@ -237,7 +237,7 @@ TEST(Drafts, Plan_HasRoomForThem) {
     EXPECT_TRUE(plan.ok());
     EXPECT_EQ(plan->step.tokens, tokens);
     EXPECT_EQ(plan->step.logit_rows, tokens);
-    const auto memory = PlanMemory(**store, options, *plan);
+    const auto memory = PlanMemory(**store, options, *plan, {0, 2});
     EXPECT_TRUE(memory.ok());
     return memory->front().state + memory->back().state;
   };

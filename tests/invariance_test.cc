@@ -1,6 +1,6 @@
-// A request gives the same tokens and the same logits, to the bit, whatever the engine does with it:
-// alone or among sixteen, its prompt in pieces, preempted and computed anew, its beginning from the
-// cache, with guesses computed beside its tokens; on one, two and three ranks.
+// A request gives the same tokens and the same logits, to the bit, whatever the engine does with
+// it: alone or among sixteen, its prompt in pieces, preempted and computed anew, its beginning from
+// the cache, with guesses computed beside its tokens; on one, two and three ranks.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -22,15 +22,17 @@ struct Outcome {
   int64_t preempted = 0, cached = 0, guessed = 0, accepted = 0;
 };
 
-constexpr int32_t kGenerate = 14, kGreedy = 60;  // long enough to fall into repetition
+constexpr int32_t kGenerate = 14, kRepetitive = 60;
 
-// Sixteen prompts of 5 to 80 tokens. Every fourth repeats itself, so that guesses are made; the others
-// come in pairs that begin alike. Greedy, and sampled in several ways.
+// Sixteen prompts of 5 to 80 tokens. Every fourth repeats itself, so that guesses are made; the
+// others come in pairs that begin alike. Sampled in several ways.
 std::vector<Request> Requests() {
-  const SamplingParams samplings[] = {{.temperature = 0},
-                                      {.temperature = 0.9f, .seed = 3},
-                                      {.temperature = 0, .repeat_penalty = 1.2f},
-                                      {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0}};
+  // Of three tokens alone, so that a tiny model repeats itself too.
+  const SamplingParams samplings[] = {
+      {.temperature = 0.5f, .logit_bias = {{10, 100}, {11, 100}, {12, 100}}, .seed = 1},
+      {.temperature = 0.9f, .seed = 3},
+      {.temperature = 0, .repeat_penalty = 1.2f},
+      {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0}};
   std::vector<Request> requests;
   for (int32_t i = 0; i < 16; ++i) {
     Request request;
@@ -39,7 +41,7 @@ std::vector<Request> Requests() {
     }
     request.prompt.back() += i % 2;
     request.sampling = samplings[i / 4];
-    request.max_tokens = i < 4 ? kGreedy : kGenerate;
+    request.max_tokens = i < 4 ? kRepetitive : kGenerate;
     request.client = i % 3;
     requests.push_back(request);
   }
@@ -128,7 +130,7 @@ TEST_P(InvarianceOf, TinyModel_SameBitsWhateverHappens) {
   ExpectSameWhateverHappens(options);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, InvarianceOf, testing::Values("qwen3_q4_1"),
+INSTANTIATE_TEST_SUITE_P(All, InvarianceOf, testing::Values("qwen3_q4_1", "qwen35_a_rot_ptq1_0"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(Invariance, SmolLM2_SameBitsWhateverHappens) {

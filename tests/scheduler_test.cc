@@ -46,9 +46,9 @@ std::map<std::string, int64_t> Numbers(std::istringstream& words) {
 }
 
 // Runs the commands of one scenario; each answers with a line. A step says for each of its
-// sequences NAME:FIRST+TOKENS, ~GUESSES among them, ^GUESSES of the last step that were right, /PAGES
-// that are new, <SNAPSHOT that it begins with, >SNAPSHOT that it leaves, * for every row that a token
-// may be sampled from, then its events.
+// sequences NAME:FIRST+TOKENS, ~GUESSES among them, ^GUESSES of the last step that were right,
+// /PAGES that are new, <SNAPSHOT that it begins with, >SNAPSHOT that it leaves, * for every row
+// that a token may be sampled from, then its events.
 class Scenario {
  public:
   std::string Do(const std::string& line) {
@@ -76,13 +76,13 @@ class Scenario {
     limits_ = {.context = n["context"],
                .made_for = 1000,
                .sequences = n["sequences"],
+               .drafts = n["drafts"],
                .step_tokens = n["step"],
                .pages = n["pages"],
                .logit_rows = n["sequences"] * (1 + n["drafts"]),
                .vocab = 100,
                .recurrent = n["recurrent"] != 0,
-               .snapshots = n["snapshots"],
-               .drafts = n["drafts"]};
+               .snapshots = n["snapshots"]};
     scheduler_ = std::make_unique<Scheduler>(limits_);
     return "";
   }
@@ -92,7 +92,8 @@ class Scenario {
     // `like` names one whose prompt it shares; others share nothing.
     const int32_t mark = n.contains("like") ? static_cast<int32_t>(n["like"]) : next_mark_++;
     request.prompt.assign(static_cast<size_t>(n["prompt"]), mark);
-    if (n.contains("tail")) request.prompt.insert(request.prompt.end(), static_cast<size_t>(n["tail"]), 3);
+    if (n.contains("tail"))
+      request.prompt.insert(request.prompt.end(), static_cast<size_t>(n["tail"]), 3);
     request.max_tokens = n.contains("max") ? static_cast<int32_t>(n["max"]) : -1;
     request.sampling.temperature = 0;
     request.client = n["client"];
@@ -455,24 +456,25 @@ class RandomRun {
   const SchedulerLimits limits_ = {.context = 32 + Below(300),
                                    .made_for = 1000,
                                    .sequences = 1 + Below(8),
+                                   .drafts = Below(2) * Below(12),
                                    .step_tokens = 8 + Below(120),
                                    .pages = 1 + Below(16),
                                    .logit_rows = 8 + 20 * Below(3),
                                    .vocab = 10,
                                    .recurrent = Below(2) == 0,
-                                   .snapshots = Below(6),
-                                   .drafts = Below(2) * Below(12)};
+                                   .snapshots = Below(6)};
   Scheduler scheduler_{limits_};
   Ledger ledger_{limits_};
   std::vector<TokenEvent> events_;
   std::vector<int32_t> bases_[2];
-  std::map<int64_t, std::vector<int32_t>> open_;  // tokens of requests that have not ended
+  std::map<int64_t, std::vector<int32_t>> open_;     // tokens of requests that have not ended
   std::map<int64_t, std::deque<int32_t>> to_score_;  // what is left of their prompts
 };
 
 TEST(Scheduler, RandomRequests_AllEndAndGiveAllBack) {
   std::mt19937 random(7);
-  int64_t steps = 0, preemptions = 0, cached = 0, restored = 0, scored = 0, guessed = 0, accepted = 0;
+  int64_t steps = 0, preemptions = 0, cached = 0, restored = 0, scored = 0, guessed = 0,
+          accepted = 0;
   while (steps < 100000) {
     RandomRun run(random);
     ASSERT_NO_FATAL_FAILURE(run.Go());
@@ -530,8 +532,8 @@ TEST(PromptLookup, FindRepeat_TakesTheLongestThenTheLatest) {
 // with 0.4, i.e. log(0.4) / log(p).
 TEST(PromptLookup, GuessCount_FollowsTheChance) {
   std::mt19937 random(6);
-  for (const auto [chance, low, high] : {std::array{0.95, 12.0, 24.0}, std::array{0.7, 1.5, 4.0},
-                                         std::array{0.05, 0.0, 0.03}}) {
+  for (const auto [chance, low, high] :
+       {std::array{0.95, 12.0, 24.0}, std::array{0.7, 1.5, 4.0}, std::array{0.05, 0.0, 0.03}}) {
     GuessCount count;
     double guesses = 0;
     for (int step = 0; step < 3000; ++step) {

@@ -65,7 +65,6 @@ struct SchedulerLimits {
   int64_t vocab = 0;
   bool recurrent = false;  // the model has a state besides the pages
   int64_t snapshots = 0;   // of that state, for the prefix cache
-  int64_t drafts = 0;      // guessed tokens of a sequence in a step, at most
 };
 
 class Scheduler {
