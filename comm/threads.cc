@@ -16,7 +16,10 @@ namespace {
 class Board {
  public:
   explicit Board(int size) : size_(size) {
-    for (auto& half : halves_) half.resize(static_cast<size_t>(size));
+    for (auto& half : halves_) {
+      half.resize(static_cast<size_t>(size));
+      for (Bytes& message : half) message.reserve(kRoom);
+    }
   }
 
   // Leaves a message and returns everyone's, once everyone has come. The reference holds until this
@@ -37,6 +40,8 @@ class Board {
   }
 
  private:
+  static constexpr size_t kRoom = 64 << 10;  // that usual messages take no memory
+
   const int size_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -118,12 +118,14 @@ mutants=(
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
 
-# Whether the program's test FAILS as a test; a crash or a test that does not exist is neither.
+# Whether the program's test FAILS as a test, or is stopped by a TRINE_CHECK; another crash or a test
+# that does not exist is neither.
 fails() {
   local log=$folder/test.log
   "$build/tests/$1" --gtest_filter="$2" >"$log" 2>&1 || true
   grep -qF "[  PASSED  ] 1 test." "$log" && return 1
   grep -qF "[  FAILED  ] $2" "$log" && return 0
+  grep -qE '^\.\./tree/[^ ]+:[0-9]+: ' "$log" && return 0
   tail -n 20 "$log" >&2
   echo "mutants: $1 neither passed nor failed $2" >&2
   exit 1
