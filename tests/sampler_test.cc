@@ -427,7 +427,7 @@ class RandomCases {
     vocabulary.allowed[static_cast<size_t>(Below(size))] = 1;
     for (int i = 0; i < steps; ++i) {
       std::vector<Case>& step = vocabulary.steps.emplace_back();
-      for (int64_t rows = 1 + Below(3); rows > 0; --rows) step.push_back(MakeCase(size));
+      for (int64_t rows = 1 + Below(9); rows > 0; --rows) step.push_back(MakeCase(size));
     }
     return vocabulary;
   }
@@ -509,7 +509,7 @@ TEST(Sampler, AnyShards_GiveWhatAPlainSamplerGives) {
   RandomCases cases(random);
   int64_t rows = 0, second_rounds = 0;
   for (const int64_t size : {1, 2, 9, 255, 256, 257, 1000, 1024, 1025, 2048, 3000, 4500, 6000}) {
-    const Vocabulary vocabulary = cases.Make(size, 150);
+    const Vocabulary vocabulary = cases.Make(size, 50);
     const std::vector<Outcome> whole = Sample(vocabulary, {{0, size}});
     size_t i = 0;
     for (const auto& step : vocabulary.steps) {
