@@ -1,10 +1,13 @@
-// Speed of what the engine does around the model, on one rank. Each round times both sides of a ratio
-// in turn; medians of the rounds.
+// Speed of what the engine does around the model, on one rank. Each round times both sides of a
+// ratio in turn; medians of the rounds.
 //
-//   engine_bench MODEL chat [TOKENS]        the first token of a chat's second turn beside that of its
+//   engine_bench MODEL chat [TOKENS]        the first token of a chat's second turn beside that of
+//   its
 //                                           first, whose prompt has TOKENS (2000) tokens
-//   engine_bench MODEL guess TEXT [TOKENS]  decode with guesses (8 at most) beside decode without, behind
-//                                           the text of a file: TOKENS (200) greedy ones, and sampled ones
+//   engine_bench MODEL guess TEXT [TOKENS]  decode with guesses (8 at most) beside decode without,
+//   behind
+//                                           the text of a file: TOKENS (200) greedy ones, and
+//                                           sampled ones
 //   engine_bench MODEL host [SEQUENCES]     what rank 0 does between steps, beside the step, with
 //                                           SEQUENCES (16) decoding at 2,000 tokens of context
 //
@@ -48,10 +51,18 @@ struct Run {
   double rest = 0;   // from there to the last
 };
 
+void SubmitOrEnd(Scheduler& scheduler, Request request) {
+  const Result<int64_t> id = scheduler.Submit(std::move(request));
+  if (!id.ok()) {
+    std::puts(id.status().message().c_str());
+    std::exit(1);
+  }
+}
+
 Run RunOne(Session& session, Scheduler& scheduler, Request request) {
   Run run;
   const auto start = Clock::now();
-  if (!scheduler.Submit(std::move(request)).ok()) std::abort();
+  SubmitOrEnd(scheduler, std::move(request));
   while (!scheduler.idle()) {
     for (const TokenEvent& event : session.Step(scheduler)) {
       if (run.reply.empty()) run.first = SecondsSince(start);
@@ -114,12 +125,12 @@ void Guess(Session& session, const std::string& path, int64_t tokens, int64_t ro
       if (replies[0] != replies[1]) std::exit(std::puts("the texts differ") > 0);
       ratios.push_back(seconds[0] / seconds[1]);
     }
-    std::printf("temperature %.1f: %.2f t/s, with guesses %.2f t/s: %.3f (%.3f to %.3f); %lld of %lld "
-                "guesses right\n",
-                static_cast<double>(temperature), Median(rates[0]), Median(rates[1]),
-                Median(ratios), *std::ranges::min_element(ratios),
-                *std::ranges::max_element(ratios), static_cast<long long>(accepted),
-                static_cast<long long>(guessed));
+    std::printf(
+        "temperature %.1f: %.2f t/s, with guesses %.2f t/s: %.3f (%.3f to %.3f); %lld of %lld "
+        "guesses right\n",
+        static_cast<double>(temperature), Median(rates[0]), Median(rates[1]), Median(ratios),
+        *std::ranges::min_element(ratios), *std::ranges::max_element(ratios),
+        static_cast<long long>(accepted), static_cast<long long>(guessed));
   }
 }
 
@@ -131,7 +142,7 @@ void Host(Session& session, int64_t sequences, int64_t rounds) {
     request.prompt = RandomTokens(2000, session.tokenizer().size(), static_cast<uint64_t>(i));
     request.max_tokens = static_cast<int32_t>(steps + 100);
     request.sampling.repeat_penalty = 1.1f;
-    if (!scheduler.Submit(std::move(request)).ok()) std::abort();
+    SubmitOrEnd(scheduler, std::move(request));
   }
   std::vector<TokenEvent> events;
   while (std::ssize(events) < sequences) {
@@ -159,7 +170,8 @@ int Main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[2] : "";
   const bool guess = what == "guess";
   if ((what != "chat" && what != "host" && !guess) || (guess && argc < 4)) {
-    return std::puts("engine_bench MODEL chat [TOKENS] | guess TEXT [TOKENS] | host [SEQUENCES]") > 0;
+    return std::puts("engine_bench MODEL chat [TOKENS] | guess TEXT [TOKENS] | host [SEQUENCES]") >
+           0;
   }
   const int64_t number = argc > (guess ? 4 : 3) ? std::atoll(argv[guess ? 4 : 3])
                          : guess                ? 200
