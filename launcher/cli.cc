@@ -32,18 +32,12 @@ constexpr char kUsage[] =
 
 // Several letters after one dash, as llama.cpp has them, and other names to the long ones.
 const std::map<std::string, std::string> kAliases = {
-    {"-ctk", "--cache-type-k"},
-    {"-ctv", "--cache-type-v"},
-    {"-pg", "--prompt-gen"},
-    {"-npl", "--n-parallel"},
-    {"--predict", "--n-predict"},
-    {"--max-model-len", "--ctx-size"},
-    {"--max-num-seqs", "--parallel"},
-    {"--gpu-memory-utilization", "--memory-fraction"},
-    {"--temperature", "--temp"},
-    {"--stop", "--reverse-prompt"},
-    {"--draft", "--draft-max"},
-    {"--draft-n", "--draft-max"}};
+    {"-ctk", "--cache-type-k"},       {"-ctv", "--cache-type-v"},
+    {"-pg", "--prompt-gen"},          {"-npl", "--n-parallel"},
+    {"--predict", "--n-predict"},     {"--max-model-len", "--ctx-size"},
+    {"--max-num-seqs", "--parallel"}, {"--gpu-memory-utilization", "--memory-fraction"},
+    {"--temperature", "--temp"},      {"--stop", "--reverse-prompt"},
+    {"--draft", "--draft-max"},       {"--draft-n", "--draft-max"}};
 
 Result<std::vector<std::string>> ExpandAliases(int argc, const char* const* argv) {
   std::vector<std::string> arguments;

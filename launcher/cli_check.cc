@@ -105,15 +105,16 @@ Status CheckBenchOptions(const RawOptions& raw, bool json, Settings& s) {
   TRINE_ASSIGN(s.bench_batch, ParseLengths("-b", raw.bench_batch, /*least=*/1));
   TRINE_ASSIGN(s.bench_parallel, ParseLengths("-npl", raw.bench_parallel, /*least=*/1));
   const int64_t parallel = std::ranges::max(s.bench_parallel);
+  TRINE_RETURN_IF_ERROR(InRange("-npl", static_cast<double>(parallel), 1, kMostSequences));
   if (parallel > std::ranges::min(s.bench_batch)) {
     return UsageError("-npl is " + std::to_string(parallel) + " and -b " +
-                 std::to_string(std::ranges::min(s.bench_batch)) +
-                 "; a step must have room for a token of every sequence");
+                      std::to_string(std::ranges::min(s.bench_batch)) +
+                      "; a step must have room for a token of every sequence");
   }
   if (parallel > 1 && std::ranges::max(s.bench_depth) > 0) {
     return UsageError("-npl is " + std::to_string(parallel) + " and -d " +
-                 std::to_string(std::ranges::max(s.bench_depth)) +
-                 "; several sequences begin at -d 0 only");
+                      std::to_string(std::ranges::max(s.bench_depth)) +
+                      "; several sequences begin at -d 0 only");
   }
   for (const std::string& text : raw.bench_pairs) {
     TRINE_ASSIGN(const std::vector<int64_t> pair, ParseLengths("-pg", text, /*least=*/1));

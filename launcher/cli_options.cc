@@ -46,7 +46,8 @@ po::options_description ModelOptions(Settings& s, RawOptions& raw) {
   add("compute", po::value(&s.compute)->default_value(s.compute),
       "int: block formats multiply integer activations; f32: everything in f32, the ruler");
   if (s.verb != "bench") {  // which has a list
-    add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
+    add("batch-size,b", po::value(&s.batch)->default_value(s.batch),
+        "tokens per step; no fewer than all sequences' next ones and guesses");
   }
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
   AddMemoryOptions(options, s, raw);
@@ -88,7 +89,8 @@ po::options_description RunOptions(Settings& s, RawOptions& raw) {
       "no end token before that many");
   add("reverse-prompt,r", po::value(&raw.stop)->composing(),
       "text that ends the generation and is not printed; given again: another one");
-  add("save-logits", po::value(&s.save_logits), "write the raw f32 logits of every sampled token");
+  add("save-logits", po::value(&s.save_logits),
+      "write the raw f32 logits of every sampled token, in the order of sampling");
   AddSequenceOptions(options, s, "prompts at once, the others wait; default: all");
   return options;
 }
@@ -141,7 +143,8 @@ po::options_description PlanOptions(Settings& s, RawOptions& raw) {
   add("ctx-size,c", po::value(&s.context)->default_value(s.context),
       "tokens of context; 0: what the model was made for");
   add("compute", po::value(&s.compute)->default_value(s.compute), "int or f32, as of run");
-  add("batch-size,b", po::value(&s.batch)->default_value(s.batch), "tokens per step");
+  add("batch-size,b", po::value(&s.batch)->default_value(s.batch),
+      "tokens per step; no fewer than all sequences' next ones and guesses");
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
   add("memory", po::value(&raw.memory),
       "of each rank's device, with KB, MB or GB; default: its share of this host's");

@@ -98,10 +98,10 @@ Result<int64_t> ParseBytes(const std::string& option, const std::string& text) {
   std::istringstream stream(text);
   double number = 0;
   std::string unit;
-  stream >> number >> unit;
+  stream >> number >> unit >> std::ws;
   const double factor = unit == "GB" ? 1e9 : unit == "MB" ? 1e6 : unit == "KB" ? 1e3 : 0;
   const double bytes = number * factor;
-  if (!(bytes >= 1e3) || bytes > 1e15) {
+  if (!(bytes >= 1e3) || bytes > 1e15 || !stream.eof()) {
     return UsageError(option + " is '" + text +
                       "'; a size from 1KB on is needed, such as 500MB or 5GB");
   }

@@ -224,7 +224,7 @@ class RankErrors(ErrorCase):
                 self.check(outcome, message, FAILURE)
                 if options[0] == "--kv-memory":
                     self.assertEqual(message, f"a context of 256 tokens needs {cache} KB of KV "
-                                     "cache, --kv-memory is 1.0 KB; use -ctk q8_0, or --kv-memory "
+                                     "cache, --kv-memory is 1.0 KB; use --kv-memory "
                                      f"{cache + 1:.0f}KB")
                 else:
                     self.assertRegex(message, f"^{who} needs [23]\\.\\d MB for a context of 256 "

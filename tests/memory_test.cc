@@ -162,7 +162,7 @@ TEST(FitPages, Errors_NameBothNumbersAndTheRemedy) {
             "more hosts or a larger --memory-fraction");
   EXPECT_EQ(FitError({Room(9000, 12), Room(1099, 12)}, AtOnce(2)),
             "rank 1 needs 1.4 KB for a context of 128 tokens (400 bytes of KV cache, 1.0 KB beside "
-            "it) of the 1.1 KB that it may take; use -ctk q8_0, a smaller --parallel, ranks on "
+            "it) of the 1.1 KB that it may take; use fewer sequences at once, ranks on "
             "more hosts or a larger --memory-fraction");
   options.kv_type = KvType::kQ8_0;
   EXPECT_EQ(FitError({Room(2'500'000, 12, 3'000'000'000, 1'000'000)}, options),

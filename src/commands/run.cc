@@ -1,5 +1,5 @@
-// trine run: text from a prompt. Several -p run side by side, each as if it were alone; those beyond
-// --parallel wait their turn.
+// trine run: text from a prompt. Several -p run side by side, each as if it were alone; those
+// beyond --parallel wait their turn.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -63,6 +63,9 @@ class TextOutput {
     }
   }
 
+  // A stop string has ended the text: nothing that follows is part of it.
+  bool ended(int64_t request) const { return streams_[static_cast<size_t>(request)].stop.found(); }
+
   // False if a stop string has ended the text; what follows of this request is not printed.
   bool Add(const TokenEvent& event) {
     Stream& stream = streams_[static_cast<size_t>(event.request)];
@@ -116,18 +119,27 @@ Status Generate(const Settings& settings, const std::vector<std::string>& prompt
   }
   std::optional<OutputFile> logits;
   Status written;
+  std::vector<float> rows;  // of the step's events, as far as they have some
   Session::OnRow save;
   if (!settings.save_logits.empty()) {
     TRINE_ASSIGN(OutputFile file, OutputFile::Create(settings.save_logits));
     logits.emplace(std::move(file));
     save = [&](const TokenEvent&, std::span<const float> row) {
-      if (written.ok()) written = logits->Write(std::as_bytes(row));
+      rows.insert(rows.end(), row.begin(), row.end());
     };
   }
   TextOutput output(session.tokenizer(), settings.stop, prompts.size());
   int64_t faults = 0;
   while (!scheduler.idle()) {
+    rows.clear();
+    size_t row = 0;
     for (const TokenEvent& event : session.Step(scheduler, save)) {
+      if (logits && event.row >= 0) {
+        const auto vocab = static_cast<size_t>(session.config().vocab);
+        const auto values =
+            std::as_bytes(std::span<const float>(rows).subspan(vocab * row++, vocab));
+        if (written.ok() && !output.ended(event.request)) written = logits->Write(values);
+      }
       if (!output.Add(event)) scheduler.Cancel(event.request);
       faults += event.finish == FinishReason::kFault ? 1 : 0;
     }
@@ -153,7 +165,8 @@ Status RunCommand(const Settings& settings, Ranks ranks) {
   }
   TRINE_RETURN_IF_ERROR(ranks.control.Agree(status));
   const int64_t given = std::ssize(settings.prompts) + (settings.prompt_file.empty() ? 0 : 1);
-  const int64_t at_once = settings.parallel == 0 ? given : std::min(given, settings.parallel);
+  const int64_t most = settings.parallel == 0 ? kMostSequences : settings.parallel;
+  const int64_t at_once = std::min(given, most);
   TRINE_ASSIGN(const std::unique_ptr<Session> session, OpenSession(settings, ranks, at_once));
   return RunSession(ranks, *session, [&] { return Generate(settings, prompts, *session); });
 }

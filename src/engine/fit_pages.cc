@@ -38,14 +38,13 @@ std::string Name(std::span<const RankRoom> ranks, size_t rank) {
 
 // What makes a sequence's part of the cache small enough for `pages` pages.
 std::string SmallerCache(int64_t pages, const SessionOptions& options) {
-  std::string remedy;
-  if (pages > 0) remedy += "-c " + std::to_string(pages * kPageTokens) + " or less, ";
-  if (options.kv_type != KvType::kQ8_0) remedy += "-ctk q8_0, ";
-  return remedy;
+  if (pages == 0) return "";
+  return "-c " + std::to_string(pages * kPageTokens) + " or less, " +
+         (options.kv_type == KvType::kQ8_0 ? "" : "-ctk q8_0, ");
 }
 
 std::string MoreMemory(const SessionOptions& options) {
-  return std::string(options.sequences > 1 ? "a smaller --parallel, " : "") +
+  return std::string(options.sequences > 1 ? "fewer sequences at once, " : "") +
          "ranks on more hosts or a larger --memory-fraction";
 }
 
@@ -76,7 +75,7 @@ Status TooLong(std::span<const RankRoom> ranks, size_t rank, int64_t pages,
     const int64_t kilobytes = (needed + 999) / 1000;
     return BadInput(context + " needs " + MemoryText(needed) + " of KV cache, --kv-memory is " +
                     MemoryText(options.kv_memory) + "; use " + SmallerCache(pages, options) +
-                    "or --kv-memory " + std::to_string(kilobytes) + "KB");
+                    (pages > 0 ? "or " : "") + "--kv-memory " + std::to_string(kilobytes) + "KB");
   }
   const bool rest_fits = Fixed(room) <= room.available;
   return BadInput(Name(ranks, rank) + " needs " + MemoryText(Fixed(room) + needed) + " for " +

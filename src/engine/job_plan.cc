@@ -109,8 +109,8 @@ Result<JobPlan> PlanJob(const WeightStore& store, const SessionOptions& options,
 }
 
 ExecutorLimits LimitsOf(const JobPlan& plan) {
-  return {plan.step, plan.limits.sequences, plan.limits.drafts, plan.limits.pages,
-          plan.limits.snapshots};
+  return {plan.step,         plan.limits.sequences,         plan.limits.drafts,
+          plan.limits.pages, PagesFor(plan.limits.context), plan.limits.snapshots};
 }
 
 int MostRanks(const JobPlan& plan) {

@@ -183,12 +183,16 @@ void PrefixCache::Detach(const Holding& holding, int64_t pages) {
   ReturnSnapshot(std::exchange(holder.snapshot, -1));
 }
 
-void PrefixCache::Attach(const Holding& holding, int64_t pages, int32_t snapshot) {
-  if (pages > std::ssize(holding.nodes)) return ReturnSnapshot(snapshot);
-  const int32_t index = holding.nodes[static_cast<size_t>(pages - 1)];
-  if (node(index).snapshot >= 0) return ReturnSnapshot(snapshot);
+bool PrefixCache::Attach(const Holding& holding, int64_t pages, int32_t snapshot) {
+  const bool is_node = pages <= std::ssize(holding.nodes);
+  const int32_t index = is_node ? holding.nodes[static_cast<size_t>(pages - 1)] : -1;
+  if (index < 0 || node(index).snapshot >= 0) {
+    ReturnSnapshot(snapshot);
+    return false;
+  }
   node(index).snapshot = snapshot;
   holders_[static_cast<size_t>(snapshot)] = index;
+  return true;
 }
 
 }  // namespace trine

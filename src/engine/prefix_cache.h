@@ -55,10 +55,11 @@ class PrefixCache {
   // A slot for a snapshot: a free one, or that of the node unused for longest; -1 if all are taken
   // by callers. It is the caller's until it is attached or given back.
   int32_t TakeSnapshot();
+  bool has_free_snapshot() const { return !free_snapshots_.empty(); }
   void ReturnSnapshot(int32_t snapshot);
   // The state after the holding's first `pages` pages, kept if these are nodes. One that is there
-  // already stays.
-  void Attach(const Holding& holding, int64_t pages, int32_t snapshot);
+  // already stays, and the answer is false.
+  bool Attach(const Holding& holding, int64_t pages, int32_t snapshot);
   // Frees the snapshot there, if one is that nobody waits for.
   void Detach(const Holding& holding, int64_t pages);
 

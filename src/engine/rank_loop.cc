@@ -29,7 +29,7 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
       slots_(static_cast<size_t>(limits.sequences)) {
   logits_ = context.backend.Allocate(limits.step.logit_rows * model.vocab_shard().size() * 4);
   row_faults_.reserve(static_cast<size_t>(limits.step.tokens));
-  for (Slot& slot : slots_) slot.pages.reserve(static_cast<size_t>(limits.pages));
+  for (Slot& slot : slots_) slot.pages.reserve(static_cast<size_t>(limits.sequence_pages));
   pages_.reserve(static_cast<size_t>(limits.pages));
 }
 

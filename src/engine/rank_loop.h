@@ -19,10 +19,11 @@ namespace trine {
 
 struct ExecutorLimits {
   StepLimits step;
-  int64_t sequences = 0;  // slots
-  int64_t drafts = 0;     // of a sequence in a step, at most
-  int64_t pages = 0;      // of the KV cache
-  int64_t snapshots = 0;  // of the recurrent state
+  int64_t sequences = 0;       // slots
+  int64_t drafts = 0;          // of a sequence in a step, at most
+  int64_t pages = 0;           // of the KV cache
+  int64_t sequence_pages = 0;  // of one sequence, at most
+  int64_t snapshots = 0;       // of the recurrent state
 };
 
 // What rank 0 gets from a step; valid until the next one.

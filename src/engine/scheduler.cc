@@ -18,6 +18,10 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
 Result<int64_t> Scheduler::Submit(Request request) {
   TRINE_CHECK(!request.prompt.empty(), "a request has a prompt");
   const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (request.max_tokens < -1 || request.max_tokens == 0) {
+    return BadInput("max_tokens is " + std::to_string(request.max_tokens) +
+                    "; a number from 1 on, or -1 for as many as the context holds");
+  }
   const int64_t wanted = request.max_tokens < 0 ? 1 : request.max_tokens;
   if (prompt + wanted > limits_.context) {
     return BadInput(
@@ -84,10 +88,10 @@ void Scheduler::Admit() {
   for (const Sequence& sequence : running_) {
     promised += PagesFor(std::ssize(sequence.tokens)) - std::ssize(sequence.held.pages);
   }
-  while (std::deque<Sequence>* client = NextClient()) {
+  while (std::deque<Sequence>* client = free_slots_.empty() ? nullptr : NextClient()) {
     Sequence& first = client->front();
     promised += PagesFor(std::ssize(first.tokens));
-    if (free_slots_.empty() || promised > cache_.available()) return;
+    if (promised > cache_.available()) return;
     first.restore = cache_.Find(MayBeCached(first), first.held);
     first.computed = std::ssize(first.held.pages) * kPageTokens;
     promised -= std::ssize(first.held.pages);
@@ -241,11 +245,17 @@ int64_t Scheduler::Guess(Sequence& sequence, int64_t most) {
 }
 
 // The snapshot that the state after this step goes to: at the end of every page that a step ends
-// with.
+// with. Where none is free, a prompt's later end of a page is worth more than its earlier one, and
+// than what others left only if it has none yet.
 int32_t Scheduler::SaveState(Sequence& sequence) {
   if (limits_.snapshots == 0 || sequence.computed % kPageTokens != 0) return -1;
+  const int64_t pages = sequence.computed / kPageTokens;
+  if (!cache_.has_free_snapshot() && !sequence.saved.empty()) {
+    sequence.saved.back().first = pages;
+    return sequence.saved.back().second;
+  }
   const int32_t snapshot = cache_.TakeSnapshot();
-  if (snapshot >= 0) sequence.saved.emplace_back(sequence.computed / kPageTokens, snapshot);
+  if (snapshot >= 0) sequence.saved.emplace_back(pages, snapshot);
   return snapshot;
 }
 
@@ -257,8 +267,8 @@ void Scheduler::Keep(Sequence& sequence) {
     const bool decoded = pages * kPageTokens >= std::ssize(sequence.request.prompt);
     // Of those that are made while decoding the last one is enough.
     if (decoded && sequence.last_decoded > 0) cache_.Detach(sequence.held, sequence.last_decoded);
-    if (decoded) sequence.last_decoded = pages;
-    cache_.Attach(sequence.held, pages, snapshot);
+    const bool attached = cache_.Attach(sequence.held, pages, snapshot);
+    if (decoded) sequence.last_decoded = attached ? pages : 0;
   }
   sequence.saved.clear();
 }

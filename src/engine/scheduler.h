@@ -5,15 +5,16 @@
 // sequence that decodes has its token in every step; what is left of the step's tokens is shared
 // evenly among those that still read their prompts. Waiting clients take turns. Pages are taken as
 // they are needed; where none is left, the sequence that was admitted last gives up its own and is
-// computed anew later (Kwon et al. 2023), which gives the same bits. What a sequence computed is
-// kept for others that begin with the same tokens, or for itself, as long as there is room
-// (prefix_cache.h); one that begins like a prompt that is being read waits for that.
+// computed anew later (Kwon et al. 2023), which gives the same bits. From its first
+// sampled token on what a sequence computed is kept for others that begin with the same tokens, or
+// for itself, as long as there is room (prefix_cache.h); one that begins like a prompt that is
+// being read waits for that.
 //
 // A sequence that decodes may have guesses of its next tokens in a step (prompt_lookup.h). Noise is
 // keyed by position, so a token that is sampled behind right guesses is the token that would have
 // been sampled without any: guesses change the time, never the text.
 //
-// Once a request runs, steps do not allocate.
+// Decode steps do not allocate, unless log-probabilities are wanted.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ namespace trine {
 
 struct Request {
   std::vector<int32_t> prompt;  // at least one token
-  int32_t max_tokens = -1;      // to generate; -1: until the context is full
+  int32_t max_tokens = -1;      // to generate, from 1 on; -1: until the context is full
   SamplingParams sampling;
   std::vector<int32_t> stop;  // sorted ids that end the text, and are not part of it
   int64_t client = 0;         // whose turn it is among those who wait

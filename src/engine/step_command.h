@@ -48,7 +48,7 @@ struct RowResult {
   std::span<const Candidate> candidates;  // of the whole vocabulary, best first
   bool fault = false;  // it, or a token before it in its sequence, met a value out of range; a
                        // draft that proved wrong is in its sequence no longer
-  LogSum sum{};  // of the changed logits, if its spec wanted it
+  LogSum sum{};        // of the changed logits, if its spec wanted it
   // If it wanted logprobs:
   std::span<const Candidate> likeliest{};  // best first
   Candidate target{};
