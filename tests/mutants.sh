@@ -83,6 +83,7 @@ mutants=(
   "slot-leak|src/engine/scheduler.cc|s/free_slots_.push_back(sequence.slot);//|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|slots are not given back"
   "promise|src/engine/scheduler.cc|s/promised > pages_.available()/false/|scheduler_test|Scheduler.Scenarios_GoAsWritten|admitted without pages for its prompt"
   "limit-step|src/engine/scheduler.h|s/limits_.step_tokens = tokens;/static_cast<void>(tokens);/|scheduler_test|Scheduler.Scenarios_GoAsWritten|steps keep their length"
+  "snapshot-own|src/engine/scheduler.cc|s/if (!cache_.has_free_snapshot() \&\& /if (false \&\& /|scheduler_test|Scheduler.Scenarios_GoAsWritten|a prompt keeps its first states"
   "guess-kept|src/engine/scheduler.cc|s/  tokens.resize(static_cast<size_t>(size));$//|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|wrong guesses stay in the text"
   "guess-told|src/engine/scheduler.cc|s/std::exchange(sequence.accepted, 0)/0/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|the ranks do not learn which guesses were right"
   "guess-page|src/engine/scheduler.cc|s/kPageTokens - 1 - in_page/kPageTokens - in_page/|scheduler_test|Scheduler.Scenarios_GoAsWritten|no state at the end of a page"
