@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "comm/parts.h"
+#include "comm/progress.h"
 #include "comm/reason.h"
 #include "comm/shm.h"
 #include "comm/waiter.h"
@@ -60,10 +61,10 @@ void Check(int code, const char* call) {
 // Ends with the request that `code` and `call` started.
 void Wait(int code, const char* call, MPI_Request* request) {
   Check(code, call);
-  Waiter waiter(kControlSleep);
+  Waiter waiter(kControlSleep, kSomeRank);
   for (int done = 0;;) {
     Check(MPI_Test(request, &done, MPI_STATUS_IGNORE), call);
-    if (done != 0) return;
+    if (done != 0) return OwnProgress().Move();
     waiter.Pause();
   }
 }
@@ -216,7 +217,7 @@ void MpiCommunicator::Send(const std::byte* from, int64_t bytes, int rank) {
 }
 
 void MpiCommunicator::Finish() {
-  Waiter waiter(kDataSleep);
+  Waiter waiter(kDataSleep, kSomeRank);
   for (int done = 0;;) {
     Check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
                       MPI_STATUSES_IGNORE),
@@ -225,6 +226,7 @@ void MpiCommunicator::Finish() {
     waiter.Pause();
   }
   requests_.clear();
+  OwnProgress().Move();
 }
 
 void MpiCommunicator::ReceiveParts(const std::byte* mine, int64_t bytes) {
@@ -247,6 +249,7 @@ void MpiCommunicator::AllReduceSum(void* data, int64_t count, Element type) {
   auto* bytes = static_cast<std::byte*>(data);
   if (type == Element::kInt64) {
     constexpr int64_t kPiece = kPieceBytes / int64_t{sizeof(int64_t)};
+    OwnProgress().WaitFor(kSomeRank);
     for (int64_t begin = 0; begin < count; begin += kPiece) {
       // Unsigned, so that it wraps. Blocking, as Open MPI's MPI_Iallreduce is slower.
       Check(MPI_Allreduce(MPI_IN_PLACE, bytes + begin * int64_t{sizeof(int64_t)},
@@ -254,6 +257,8 @@ void MpiCommunicator::AllReduceSum(void* data, int64_t count, Element type) {
                           comm_.get()),
             "MPI_Allreduce");
     }
+    OwnProgress().WaitFor(kNobody);
+    OwnProgress().Move();
     return;
   }
   SplitEvenly(count, slices_);

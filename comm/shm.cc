@@ -63,9 +63,10 @@ class ShmCommunicator final : public Communicator {
     region_->area(world_.rank).step.store(step_, std::memory_order_release);
     for (int rank = 0; rank < world_.size; ++rank) {
       const std::atomic<uint64_t>& theirs = region_->area(rank).step;
-      Waiter waiter(kLongestSleep);
+      Waiter waiter(kLongestSleep, rank);
       while (theirs.load(std::memory_order_acquire) < step_) waiter.Pause();
     }
+    OwnProgress().Move();
   }
 
   const World world_;

@@ -8,13 +8,22 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/progress.h"
+
 namespace trine {
 
 class Waiter {
  public:
-  // The longest sleep is also the most by which a wait may overshoot; four times that once it has
-  // lasted a second, when nobody is in a hurry any more.
-  explicit Waiter(std::chrono::microseconds longest_sleep) : longest_sleep_(longest_sleep) {}
+  // waits_for: a rank, or kSomeRank; told to `progress` once the wait is long. The longest sleep is
+  // also the most by which a wait may overshoot; four times that once it has lasted a second, when
+  // nobody is in a hurry any more.
+  Waiter(std::chrono::microseconds longest_sleep, int32_t waits_for)
+      : waits_for_(waits_for), longest_sleep_(longest_sleep) {}
+  ~Waiter() {
+    if (spins_ > kSpins) OwnProgress().WaitFor(kNobody);
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
 
   // One step of waiting; call it between two looks at the condition.
   void Pause() {
@@ -26,6 +35,7 @@ class Waiter {
     const auto now = std::chrono::steady_clock::now();
     if (spins_ == kSpins) {
       ++spins_;
+      OwnProgress().WaitFor(waits_for_);
       yield_until_ = now + kYieldFor;
     }
     if (now < yield_until_) {
@@ -34,6 +44,7 @@ class Waiter {
     }
     const bool idle = now > yield_until_ + kIdleAfter;
     sleep_ = std::min(2 * sleep_, idle ? 4 * longest_sleep_ : longest_sleep_);
+    OwnProgress().Poll();
     std::this_thread::sleep_for(sleep_);
   }
 
@@ -53,6 +64,7 @@ class Waiter {
   int spins_ = 0;
   std::chrono::steady_clock::time_point yield_until_;
   std::chrono::microseconds sleep_{25};
+  const int32_t waits_for_;
   const std::chrono::microseconds longest_sleep_;
 };
 

@@ -132,10 +132,18 @@ struct LinearTask {
 };
 
 // A granule partial as it travels: each row holds N sums of granules, each granule's f32 rounded to
-// an integer at scale 2^28, then a flag word (granules that were not finite or >= 2^22), then minus
-// the sum of all words before it. Sums of such rows over ranks are exact in any order and still
-// add up to zero.
+// an integer at scale 2^28, then a flag word (granules that were not finite or >= 2^22), then a seal
+// minus the sum of all words before it. Sums of such rows over ranks are exact in any order, and add
+// up to the sum of their seals: numbers that mean nothing here (comm/seals.h).
 inline constexpr int64_t kPartialExtraWords = 2;
+inline constexpr int64_t kSealFloats = 2;  // behind a gathered part, the bits of a checksum
+
+// A checksum that cannot be right: what the ranks sent each other was lost, old or changed.
+struct Breach {
+  bool seen = false;
+  int64_t seal = 0;        // that was expected
+  int64_t difference = 0;  // of what was found from it, modulo 2^64
+};
 inline constexpr double kPartialScale = 0x1p28;
 inline constexpr float kPartialLimit = 0x1p22f;
 
@@ -278,16 +286,25 @@ class Backend {
   // y = x W^T for weights that share the input x [T, K].
   virtual void Linear(F32View x, std::span<const LinearTask> tasks) = 0;
   // out [T, N + kPartialExtraWords]: the partial of a row-parallel weight, see above.
-  virtual void LinearPartial(F32View x, const Weight& weight, I64View out) = 0;
+  virtual void LinearPartial(F32View x, const Weight& weight, int64_t seal, I64View out) = 0;
 
   // out = x / sqrt(mean(x^2) + eps) * w, per row; w [cols]. out may be x. (Zhang, Sennrich 2019)
   virtual void RmsNorm(F32View x, const float* w, float eps, F32View out) = 0;
   // x += the summed partial (+ bias [N] unless nullptr); out = RmsNorm(x). row_faults [T] gains 1
-  // where the flag word is set. A row that does not add up to zero sets broken().
-  virtual void AddPartialNorm(F32View x, I64View partial, const float* bias, const float* w,
-                              float eps, F32View out, std::span<int32_t> row_faults) = 0;
-  // A sum that could not be right was seen: the transport corrupted data. Never cleared.
-  virtual bool broken() const = 0;
+  // where the flag word is set. A row that does not add up to `seal`, the sum of all ranks' seals, is
+  // a breach.
+  virtual void AddPartialNorm(F32View x, I64View partial, int64_t seal, const float* bias,
+                              const float* w, float eps, F32View out,
+                              std::span<int32_t> row_faults) = 0;
+
+  // A part of something that is gathered: to [x.rows * x.cols + kSealFloats] = x without gaps, then a
+  // checksum of its bits and the seal.
+  virtual void SealPart(F32View x, int64_t seal, float* to) = 0;
+  // The same of a part that has arrived; a checksum that differs is a breach.
+  virtual void CheckPart(const float* part, int64_t floats, int64_t seal) = 0;
+
+  // The first that was seen; never cleared.
+  virtual Breach breach() const = 0;
 
   // angles [T, rope.dims]: cos then sin of every pair's angle, times the magnitude.
   virtual void RopeAngles(const TokenPlaces& places, const RopeParams& rope, F32View angles) = 0;

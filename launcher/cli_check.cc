@@ -36,6 +36,7 @@ Status CheckModelOptions(const RawOptions& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));
   TRINE_RETURN_IF_ERROR(InRange("--np", s.np, 0, 1024));
   TRINE_RETURN_IF_ERROR(InRange("--np", s.plan_ranks, 1, 1024));
+  TRINE_RETURN_IF_ERROR(InRange("--step-timeout", s.step_timeout, 0, 1e6));
   TRINE_ASSIGN(s.split, ParseList("--split", raw.split));
   for (const double share : s.split) TRINE_RETURN_IF_ERROR(InRange("--split", share, 1e-6, 1e6));
   if (!raw.kv_memory.empty()) {

@@ -50,6 +50,9 @@ po::options_description ModelOptions(Settings& s, RawOptions& raw) {
         "tokens per step; no fewer than all sequences' next ones and guesses");
   }
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
+  add("step-timeout", po::value(&s.step_timeout)->default_value(s.step_timeout),
+      "seconds that a rank may stand still in a step, or be silent, before the job ends; 0: for "
+      "ever");
   AddMemoryOptions(options, s, raw);
   return options;
 }

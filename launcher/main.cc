@@ -1,5 +1,6 @@
 // trine: parse the command line, learn which rank this is, run the verb.
 // Read on with src/commands/run.cc, src/engine/session.cc (start-up) and src/engine/rank_loop.cc.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -7,8 +8,12 @@
 #include <memory>
 #include <optional>
 
+#include "comm/fault.h"
 #include "comm/mpi.h"
+#include "comm/progress.h"
+#include "comm/watchdog.h"
 #include "launcher/cli.h"
+#include "launcher/janitor.h"
 #include "launcher/self_launch.h"
 #include "launcher/settings_wire.h"
 #include "src/commands/commands.h"
@@ -91,18 +96,38 @@ Status CheckJob(int argc, char** argv, const Result<Settings>& settings, Control
                   std::to_string(world.size) + " ranks; leave one of them out");
 }
 
+// Collective: the settings that rank 0 has, and ranks that watch each other.
+Result<Settings> ShareSettings(const Settings& mine, bool one_host, ControlChannel& control,
+                               Watchdog& watchdog) {
+  Bytes message = EncodeSettings(mine);
+  control.Broadcast(message, /*root=*/0);
+  Settings shared = DecodeSettings(message);
+  const auto step = std::chrono::milliseconds(static_cast<int64_t>(1000 * shared.step_timeout));
+  TRINE_RETURN_IF_ERROR(control.Agree(watchdog.Join(control, one_host, {step})));
+  return shared;
+}
+
 int RunRank(int argc, char** argv, const Result<Settings>& settings) {
+  StartJanitor();
+  Watchdog watchdog;
   MpiJob job(&argc, &argv);
   const World world = job.world();
+  const std::string warning = OwnFault().Arm(world.rank);
+  if (!warning.empty() && world.rank == 0)
+    std::fprintf(stderr, "trine: warning: %s\n", warning.c_str());
   const std::unique_ptr<ControlChannel> control = job.MakeControl();
   const Status agreed = control->Agree(CheckJob(argc, argv, settings, *control));
   if (!agreed.ok()) return Report(agreed, world);
-  Bytes message = EncodeSettings(*settings);
-  control->Broadcast(message, /*root=*/0);
-  const Settings shared = DecodeSettings(message);
-  Result<std::unique_ptr<Communicator>> comm = MakeCommunicator(job, shared);
+  const Result<Settings> shared = ShareSettings(*settings, job.one_host(), *control, watchdog);
+  if (!shared.ok()) return Report(shared.status(), world);
+  OwnProgress().Enter(Phase::kStartUp);
+  Result<std::unique_ptr<Communicator>> comm = MakeCommunicator(job, *shared);
   if (!comm.ok()) return Report(comm.status(), world);
-  return Report(RunGuarded(shared, {world, *control, **comm}), world);
+  const std::unique_ptr<Communicator> used = OwnFault().Falsify(std::move(*comm));
+  const Status status = RunGuarded(*shared, {world, *control, *used});
+  OwnProgress().Enter(Phase::kShutdown);
+  watchdog.Leave();
+  return Report(status, world);
 }
 
 int Main(int argc, char** argv) {

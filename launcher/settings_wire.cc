@@ -6,12 +6,12 @@ namespace trine {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     Settings, verb, help, np, model, context, threads, comm, compute, cache_type, batch, split,
-    memory_fraction, kv_memory, parallel, ctx_checkpoints, draft_max, prompts, prompt_file,
-    parse_special, predict, temperature, top_k, top_p, min_p, typical_p, repeat_penalty,
-    repeat_last_n, presence_penalty, frequency_penalty, logit_bias, min_tokens, stop, seed,
-    ignore_eos, save_logits, chunks, kl_divergence, csv, bench_prompt, bench_generate, bench_pairs,
-    bench_depth, bench_batch, bench_parallel, repetitions, plan_ranks, plan_memory, output, json,
-    sha256, verify, decode, preset, type, layers, output_file, shard_bytes)
+    step_timeout, memory_fraction, kv_memory, parallel, ctx_checkpoints, draft_max, prompts,
+    prompt_file, parse_special, predict, temperature, top_k, top_p, min_p, typical_p,
+    repeat_penalty, repeat_last_n, presence_penalty, frequency_penalty, logit_bias, min_tokens,
+    stop, seed, ignore_eos, save_logits, chunks, kl_divergence, csv, bench_prompt, bench_generate,
+    bench_pairs, bench_depth, bench_batch, bench_parallel, repetitions, plan_ranks, plan_memory,
+    output, json, sha256, verify, decode, preset, type, layers, output_file, shard_bytes)
 
 Bytes EncodeSettings(const Settings& settings) {
   const std::vector<uint8_t> packed = nlohmann::json::to_msgpack(settings);

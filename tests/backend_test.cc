@@ -71,7 +71,7 @@ TEST(Linear, UnitsTokensThreads_SameBits) {
             const F32View part = x.view().Rows(first, n);
             const LinearTask task[] = {{weight.get(), nullptr, y.view().Rows(first, n)}};
             if (granule == 0) backend->Linear(part, task);
-            if (granule != 0) backend->LinearPartial(part, *weight, words.view().Rows(first, n));
+            if (granule != 0) backend->LinearPartial(part, *weight, 0, words.view().Rows(first, n));
           };
           if (threads == 1) {
             multiply(0, tokens);
@@ -131,7 +131,7 @@ TEST(Linear, FloatTypes_AreSequentialSums) {
           const LinearTask task[] = {{weight.get(), bias.values.data(), y.view()}};
           const F32View part = x.view().Rows(0, tokens);
           if (granule == 0) backend->Linear(part, task);
-          if (granule != 0) backend->LinearPartial(part, *weight, words.view());
+          if (granule != 0) backend->LinearPartial(part, *weight, 0, words.view());
           int64_t wrong = 0;
           for (int64_t t = 0; t < tokens; ++t) {
             for (int64_t n = 0; n < rows; ++n) {
@@ -155,7 +155,7 @@ TEST(LinearPartial, Words_AreSumsOfGranules) {
   const Stored stored(DType::kF32, 5, cols, 6);
   Matrix<float> w = stored.Decoded(*backend), x = RandomMatrix(1, cols, 7);
   Matrix<int64_t> words(1, 5 + kPartialExtraWords);
-  backend->LinearPartial(x.view(), *stored.Load(*backend, granule), words.view());
+  backend->LinearPartial(x.view(), *stored.Load(*backend, granule), 0, words.view());
   int64_t total = 0;
   for (const int64_t word : words.values) total += word;
   EXPECT_EQ(total, 0);
@@ -181,13 +181,13 @@ TEST(LinearPartial, AnyCutBetweenGranules_SameSums) {
       const Stored stored(type, rows, cols, 8);
       Matrix<float> x = RandomMatrix(3, cols, 9, 30);
       Matrix<int64_t> whole(3, rows + kPartialExtraWords);
-      backend->LinearPartial(x.view(), *stored.Load(*backend, granule), whole.view());
+      backend->LinearPartial(x.view(), *stored.Load(*backend, granule), 0, whole.view());
       for (const int64_t cut : {granule, 2 * granule, cols / granule * granule - granule}) {
         Matrix<int64_t> left(3, whole.cols), right(3, whole.cols);
         backend->LinearPartial({x.values.data(), 3, cut, cols},
-                               *stored.Load(*backend, granule, 0, cut), left.view());
+                               *stored.Load(*backend, granule, 0, cut), 0, left.view());
         backend->LinearPartial({x.values.data() + cut, 3, cols - cut, cols},
-                               *stored.Load(*backend, granule, cut, cols), right.view());
+                               *stored.Load(*backend, granule, cut, cols), 0, right.view());
         for (size_t i = 0; i < left.values.size(); ++i) left.values[i] += right.values[i];
         EXPECT_TRUE(SameBits(left.values, whole.values))
             << Info(type).name << " granule " << granule << " cut at " << cut;
@@ -204,19 +204,20 @@ TEST(LinearPartial, OrderOfF32SumsAndWrongGranule_AreSeenToMatter) {
   const Stored stored(DType::kQ8_0, rows, cols, 10);
   Matrix<float> x = RandomMatrix(1, cols, 11);
   Matrix<int64_t> whole(1, rows + kPartialExtraWords), left = whole, right = whole, wrong = whole;
-  backend->LinearPartial(x.view(), *stored.Load(*backend, granule), whole.view());
+  backend->LinearPartial(x.view(), *stored.Load(*backend, granule), 0, whole.view());
   const int64_t cut = 384;
   F32View x_left{x.values.data(), 1, cut, cols}, x_right{x.values.data() + cut, 1, cut, cols};
-  backend->LinearPartial(x_left, *stored.Load(*backend, granule, 0, cut), left.view());
-  backend->LinearPartial(x_right, *stored.Load(*backend, granule, cut, cols), right.view());
-  backend->LinearPartial(x_right, *stored.Load(*backend, granule, cut - granule, cols - granule),
+  backend->LinearPartial(x_left, *stored.Load(*backend, granule, 0, cut), 0, left.view());
+  backend->LinearPartial(x_right, *stored.Load(*backend, granule, cut, cols), 0, right.view());
+  backend->LinearPartial(x_right, *stored.Load(*backend, granule, cut - granule, cols - granule), 0,
                          wrong.view());
   int differ_f32 = 0, differ_wrong = 0;
   std::vector<Matrix<int64_t>> granules;
   for (int64_t k = 0; k < cols; k += granule) {
     granules.emplace_back(1, rows + kPartialExtraWords);
     backend->LinearPartial({x.values.data() + k, 1, granule, cols},
-                           *stored.Load(*backend, granule, k, k + granule), granules.back().view());
+                           *stored.Load(*backend, granule, k, k + granule), 0,
+                           granules.back().view());
   }
   for (int64_t n = 0; n < rows; ++n) {
     EXPECT_EQ(left.at(0, n) + right.at(0, n), whole.at(0, n));
@@ -244,16 +245,16 @@ TEST(LinearPartial, OutOfRangeValues_RaiseTheRowsFlagOnly) {
       x.at(1, 5) = std::nanf("");
       x.at(2, 40) = 1e30f;
       Matrix<int64_t> words(3, 4 + kPartialExtraWords);
-      backend->LinearPartial(x.view(), *weight, words.view());
+      backend->LinearPartial(x.view(), *weight, 0, words.view());
       EXPECT_EQ(words.at(0, 4), 0);
       EXPECT_GT(words.at(1, 4), 0);
       EXPECT_GT(words.at(2, 4), 0);
       std::vector<int32_t> faults(3, 0);
       const Matrix<float> norm = RandomMatrix(1, 4, 14);
-      backend->AddPartialNorm(residual.view(), words.view(), nullptr, norm.values.data(), 1e-6f,
+      backend->AddPartialNorm(residual.view(), words.view(), 0, nullptr, norm.values.data(), 1e-6f,
                               out.view(), faults);
       EXPECT_EQ(faults, (std::vector<int32_t>{0, 1, 1}));
-      EXPECT_FALSE(backend->broken());
+      EXPECT_FALSE(backend->breach().seen);
     }
   }
 }
@@ -266,12 +267,12 @@ TEST(AddPartialNorm, AnyFlippedBit_IsSeen) {
       auto backend = MakeBackend("generic");
       Matrix<float> residual(1, 4), out(1, 4);
       Matrix<int64_t> words(1, 4 + kPartialExtraWords);
-      backend->LinearPartial(x.view(), *stored.Load(*backend, 32), words.view());
+      backend->LinearPartial(x.view(), *stored.Load(*backend, 32), 0, words.view());
       words.at(0, word) ^= static_cast<int64_t>(uint64_t{1} << bit);
       std::vector<int32_t> faults(1, 0);
-      backend->AddPartialNorm(residual.view(), words.view(), nullptr, x.values.data(), 1e-6f,
+      backend->AddPartialNorm(residual.view(), words.view(), 0, nullptr, x.values.data(), 1e-6f,
                               out.view(), faults);
-      EXPECT_TRUE(backend->broken());
+      EXPECT_TRUE(backend->breach().seen);
     }
   }
 }

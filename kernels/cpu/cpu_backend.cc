@@ -194,7 +194,7 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void LinearPartial(F32View x, const Weight& w, I64View out) override {
+  void LinearPartial(F32View x, const Weight& w, int64_t seal, I64View out) override {
     const auto& weight = static_cast<const CpuWeight&>(w);
     prepared_ = {};
     const int64_t n = weight.panels().rows;
@@ -204,7 +204,7 @@ class CpuBackend final : public Backend {
     });
     pool_.ForRange(out.rows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        out.row(t)[n + 1] = -static_cast<int64_t>(SumWords(out.row(t), n + 1));
+        out.row(t)[n + 1] = Minus(seal, SumWords(out.row(t), n + 1));
       }
     });
   }
@@ -217,12 +217,12 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void AddPartialNorm(F32View x, I64View partial, const float* bias, const float* w, float eps,
-                      F32View out, std::span<int32_t> row_faults) override {
+  void AddPartialNorm(F32View x, I64View partial, int64_t seal, const float* bias, const float* w,
+                      float eps, F32View out, std::span<int32_t> row_faults) override {
     pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t* words = partial.row(t);
-        if (SumWords(words, x.cols + kPartialExtraWords) != 0) broken_ = true;
+        Expect(seal, SumWords(words, x.cols + kPartialExtraWords));
         if (words[x.cols] != 0) ++row_faults[static_cast<size_t>(t)];
         kernels_.add_partial(words, bias, x.cols, x.row(t));
         kernels_.rms_norm(x.row(t), w, eps, x.cols, out.row(t));
@@ -230,7 +230,18 @@ class CpuBackend final : public Backend {
     });
   }
 
-  bool broken() const override { return broken_; }
+  void SealPart(F32View x, int64_t seal, float* to) override {
+    Copy(x, {to, x.rows, x.cols, x.cols});
+    const int64_t sum = Minus(seal, SumBits(to, x.rows * x.cols));
+    std::memcpy(to + x.rows * x.cols, &sum, sizeof sum);
+  }
+  void CheckPart(const float* part, int64_t floats, int64_t seal) override {
+    int64_t sum = 0;
+    std::memcpy(&sum, part + floats, sizeof sum);
+    Expect(seal, SumBits(part, floats) + static_cast<uint64_t>(sum));
+  }
+
+  Breach breach() const override { return breach_; }
 
   void RopeAngles(const TokenPlaces& places, const RopeParams& rope, F32View angles) override {
     const int64_t pairs = rope.dims / 2;
@@ -396,8 +407,9 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  // Rows of small operations per thread: below, waking a thread costs more than it saves.
-  static constexpr int64_t kRowGrain = 4;
+  // Rows of small operations per thread, values of a checksum: below, waking a thread costs more
+  // than it saves.
+  static constexpr int64_t kRowGrain = 4, kBitsGrain = 16384;
   static constexpr int64_t kReadGrain = 64;  // lines of a plain read
 
   static constexpr int64_t kConvGrain = 32;
@@ -447,6 +459,24 @@ class CpuBackend final : public Backend {
     for (size_t first = 0; first < dealt; ++first) {
       for (size_t i = first; i < count; i += dealt) query_blocks_.push_back(all_blocks_[i]);
     }
+  }
+
+  static int64_t Minus(int64_t seal, uint64_t sum) {
+    return static_cast<int64_t>(static_cast<uint64_t>(seal) - sum);
+  }
+
+  // Every value's bits times an odd number of its place: a changed bit changes the sum, values that
+  // change places do. Modulo 2^64, so in any order.
+  uint64_t SumBits(const float* values, int64_t n) {
+    std::atomic<uint64_t> total{0};
+    pool_.ForRange(n, kBitsGrain, [&](int64_t begin, int64_t end) {
+      uint64_t sum = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        sum += FloatToBits(values[i]) * (static_cast<uint64_t>(i) * 0x9E3779B97F4A7C16u + 1);
+      }
+      total.fetch_add(sum, std::memory_order_relaxed);
+    });
+    return total;
   }
 
   static uint64_t SumWords(const int64_t* words, int64_t n) {
@@ -516,6 +546,13 @@ class CpuBackend final : public Backend {
     bool operator==(const Form&) const = default;
   };
 
+  void Expect(int64_t seal, uint64_t found) {
+    if (found == static_cast<uint64_t>(seal)) return;
+    const std::lock_guard lock(breach_mutex_);
+    if (breach_.seen) return;
+    breach_ = {true, seal, static_cast<int64_t>(found - static_cast<uint64_t>(seal))};
+  }
+
   struct alignas(64) Lanes {
     float values[16];
   };
@@ -526,7 +563,8 @@ class CpuBackend final : public Backend {
   const bool dry_;
   int64_t allocated_ = 0;
   ThreadPool pool_;
-  std::atomic<bool> broken_{false};
+  std::mutex breach_mutex_;  // taken where there is one
+  Breach breach_;
   Form prepared_;
   QuantisedRows rows_;
   std::vector<int8_t> high_, low_;

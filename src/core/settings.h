@@ -24,6 +24,7 @@ struct Settings {
   std::string cache_type;       // f16, q8_0, f32; empty: f16, or f32 with compute f32
   int64_t batch = 512;          // tokens per step
   std::vector<double> split;
+  double step_timeout = 30;  // seconds that a rank may stand still in a step; 0: for ever
   double memory_fraction = 0.9;  // of this host's memory, shared evenly by its ranks
   int64_t kv_memory = 0;         // bytes of a rank; 0: what is left of its memory
 

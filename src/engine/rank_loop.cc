@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/progress.h"
 #include "src/core/check.h"
 
 namespace trine {
@@ -34,6 +35,8 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
 }
 
 const StepResult& RankExecutor::Execute(const StepCommand& command) {
+  EnterStep(command);
+  const int64_t first_collective = context_.seals.collective() + 1;
   BuildBatch(command);
   RestoreStates(command);
   const TokenPlaces places{positions_,   sequences_, page_indptr_, pages_,
@@ -43,15 +46,30 @@ const StepResult& RankExecutor::Execute(const StepCommand& command) {
   const F32View logits{logits_.as<float>(), std::ssize(logit_rows_), shard, shard};  // [R, V]
   TRINE_CHECK(logits.rows * logits.cols * 4 <= logits_.bytes(), "more rows than a step may have");
   model_.Forward(batch, {cache_.layers(), states_.layers(), row_faults_}, logits);
-  if (context_.backend.broken()) {
-    context_.comm.Abort(
-        "an all-reduced row does not add up: the transport or the memory of a rank corrupted it");
-  }
+  EndIfBroken(first_collective);
   SaveStates(command);
   NoteFaults(command);
   if (command.gather_logits) GatherLogits(logits);
   exchange_.Run(command, logits, result_.rows);
   return result_;
+}
+
+// A step that reads a prompt is a prefill, whatever else it does.
+void RankExecutor::EnterStep(const StepCommand& command) {
+  const bool reads = std::ranges::any_of(command.sequences, [](const SequenceStep& sequence) {
+    return sequence.tokens - sequence.drafts > 1 || sequence.first_position == 0;
+  });
+  OwnProgress().Enter(reads ? Phase::kPrefill : Phase::kDecode, ++steps_);
+}
+
+// A checksum that is wrong is no request's fault: the job cannot be trusted any more.
+void RankExecutor::EndIfBroken(int64_t first_collective) {
+  const Breach breach = context_.backend.breach();
+  if (!breach.seen) return;
+  context_.comm.Abort("step " + std::to_string(steps_) +
+                      context_.seals.Explain(first_collective, breach.seal, breach.difference) +
+                      "; the transport or the memory of a host is not sound, and the job ends "
+                      "before a wrong answer");
 }
 
 // Applies the page deltas and lays out positions, page tables and logit rows.
@@ -151,6 +169,7 @@ void RunWorker(ControlChannel& control, RankExecutor& executor) {
     Decode(message, command);
     if (command.stop()) return;
     executor.Execute(command);
+    OwnProgress().Enter(Phase::kIdle);
   }
 }
 
@@ -162,6 +181,8 @@ const StepResult& BroadcastAndExecute(ControlChannel& control, RankExecutor& exe
 }
 
 void BroadcastStop(ControlChannel& control) {
+  OwnProgress().Enter(Phase::kIdle);
+  OwnProgress().Enter(Phase::kShutdown);
   Bytes message;
   Encode(StepCommand{}, message);
   control.Broadcast(message, /*root=*/0);

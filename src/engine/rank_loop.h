@@ -54,12 +54,15 @@ class RankExecutor {
     int32_t drafts = 0, sound_drafts = 0;
   };
 
+  void EnterStep(const StepCommand& command);
+  void EndIfBroken(int64_t first_collective);
   void BuildBatch(const StepCommand& command);
   void RestoreStates(const StepCommand& command);
   void SaveStates(const StepCommand& command);
   void NoteFaults(const StepCommand& command);
   void GatherLogits(F32View logits);
 
+  int64_t steps_ = 0;  // executed so far
   Model& model_;
   RankContext& context_;
   const std::vector<Interval> vocab_shards_;

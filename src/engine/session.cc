@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/progress.h"
+
 namespace trine {
 
 Result<std::unique_ptr<Tokenizer>> TokenizerOf(const WeightStore& store) {
@@ -86,17 +88,19 @@ Status Session::SizeKvCache(const SessionOptions& options) {
 
 Status Session::Load(const SessionOptions& options,
                      const std::function<void(int64_t done, int64_t total)>& progress) {
+  OwnProgress().Enter(Phase::kLoad);
   std::string error;
   backend_ = MakeCpuBackend({options.threads, options.compute}, &error);
   if (backend_ == nullptr) return BadInput(error);
   if (options.decorate) backend_ = options.decorate(std::move(backend_));
   context_ =
-      std::make_unique<RankContext>(RankContext{*backend_, comm_, plan_.step, options.kv_type});
+      std::make_unique<RankContext>(*backend_, comm_, plan_.step, options.kv_type);
   const int64_t total = LoadedBytes(plan_.model.claims[static_cast<size_t>(comm_.world().rank)]);
   int64_t done = 0;
   TRINE_ASSIGN(model_,
                LoadModel(*store_, plan_.model, comm_.world().rank, *context_, [&](int64_t bytes) {
                  done += bytes;
+                 OwnProgress().Move();
                  if (progress) progress(done, total);
                }));
   return {};

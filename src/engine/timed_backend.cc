@@ -38,9 +38,9 @@ void TimedBackend::Linear(F32View x, std::span<const LinearTask> tasks) {
   inner_->Linear(x, tasks);
 }
 
-void TimedBackend::LinearPartial(F32View x, const Weight& weight, I64View out) {
+void TimedBackend::LinearPartial(F32View x, const Weight& weight, int64_t seal, I64View out) {
   const Timer timer(times_, OpClass::kLinear);
-  inner_->LinearPartial(x, weight, out);
+  inner_->LinearPartial(x, weight, seal, out);
 }
 
 void TimedBackend::RmsNorm(F32View x, const float* w, float eps, F32View out) {
@@ -48,10 +48,21 @@ void TimedBackend::RmsNorm(F32View x, const float* w, float eps, F32View out) {
   inner_->RmsNorm(x, w, eps, out);
 }
 
-void TimedBackend::AddPartialNorm(F32View x, I64View partial, const float* bias, const float* w,
-                                  float eps, F32View out, std::span<int32_t> row_faults) {
+void TimedBackend::AddPartialNorm(F32View x, I64View partial, int64_t seal, const float* bias,
+                                  const float* w, float eps, F32View out,
+                                  std::span<int32_t> row_faults) {
   const Timer timer(times_, OpClass::kNorm);
-  inner_->AddPartialNorm(x, partial, bias, w, eps, out, row_faults);
+  inner_->AddPartialNorm(x, partial, seal, bias, w, eps, out, row_faults);
+}
+
+void TimedBackend::SealPart(F32View x, int64_t seal, float* to) {
+  const Timer timer(times_, OpClass::kOther);
+  inner_->SealPart(x, seal, to);
+}
+
+void TimedBackend::CheckPart(const float* part, int64_t floats, int64_t seal) {
+  const Timer timer(times_, OpClass::kOther);
+  inner_->CheckPart(part, floats, seal);
 }
 
 void TimedBackend::RopeAngles(const TokenPlaces& places, const RopeParams& rope, F32View angles) {

@@ -43,15 +43,17 @@ class TimedBackend final : public Backend {
     inner_->Upload(host, bytes, to);
   }
   void ReadThrough(const Weight& weight) override { inner_->ReadThrough(weight); }
-  bool broken() const override { return inner_->broken(); }
+  Breach breach() const override { return inner_->breach(); }
   int64_t KvPageBytes(const KvLayout& layout) const override { return inner_->KvPageBytes(layout); }
 
   void DecodeRows(DType type, const std::byte* packed, F32View out) override;
   void Linear(F32View x, std::span<const LinearTask> tasks) override;
-  void LinearPartial(F32View x, const Weight& weight, I64View out) override;
+  void LinearPartial(F32View x, const Weight& weight, int64_t seal, I64View out) override;
   void RmsNorm(F32View x, const float* w, float eps, F32View out) override;
-  void AddPartialNorm(F32View x, I64View partial, const float* bias, const float* w, float eps,
-                      F32View out, std::span<int32_t> row_faults) override;
+  void AddPartialNorm(F32View x, I64View partial, int64_t seal, const float* bias, const float* w,
+                      float eps, F32View out, std::span<int32_t> row_faults) override;
+  void SealPart(F32View x, int64_t seal, float* to) override;
+  void CheckPart(const float* part, int64_t floats, int64_t seal) override;
   void RopeAngles(const TokenPlaces& places, const RopeParams& rope, F32View angles) override;
   void Rope(F32View x, F32View angles, const RopeParams& rope) override;
   void WriteKv(F32View k, F32View v, const TokenPlaces& places, const KvPages& pages) override;

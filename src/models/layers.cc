@@ -61,8 +61,9 @@ RowParallelLinear::RowParallelLinear(WeightLoader& loader, const std::string& na
       bias_(LoadBias(loader, name, rows, Shard::Rows({0, rows}), bias)) {}
 
 Partial RowParallelLinear::Forward(RankContext& context, F32View x, I64View words) const {
-  context.backend.LinearPartial(x, *weight_, words);
-  return {words, bias_.as<float>()};
+  context.seals.Next();
+  context.backend.LinearPartial(x, *weight_, context.seals.mine(), words);
+  return {words, bias_.as<float>(), context.seals.total()};
 }
 
 namespace {
@@ -111,7 +112,8 @@ HeadOutputLinear::HeadOutputLinear(WeightLoader& loader, const std::string& name
           bias) {}
 
 HeadOutputLinear::Workspace::Workspace(Backend& backend, const HeadColumns& columns, int64_t tokens)
-    : gathered(backend, tokens, columns.gathered ? Width(columns) : 0),
+    : gathered(backend, columns.gathered ? 1 : 0,
+               tokens * Width(columns) + std::ssize(columns.made) * kSealFloats),
       whole(backend, tokens, columns.gathered ? Width(columns) : 0),
       counts(columns.made.size()) {}
 
@@ -131,20 +133,26 @@ F32View HeadOutputLinear::Gather(RankContext& context, F32View x, Workspace& wor
   const std::vector<Interval>& made = layout_.columns.made;
   const int64_t dim = layout_.head_dim;
   const F32View whole = workspace.whole.Rows(x.rows);
-  float* from = workspace.gathered.Rows(x.rows).data;  // [ranks][T, that rank's heads]
+  float* from = workspace.gathered.Rows(1).data;  // [ranks][T, that rank's heads], sealed
   for (size_t rank = 0; rank < made.size(); ++rank) {
-    workspace.counts[rank] = x.rows * made[rank].size();
+    workspace.counts[rank] = x.rows * made[rank].size() + kSealFloats;
   }
-  context.comm.AllGather(x.data, from, workspace.counts, Element::kFloat32);
-  for (const Interval& part : made) {
+  const auto me = static_cast<size_t>(context.comm.world().rank);
+  float* mine = from + x.rows * made[me].begin + static_cast<int64_t>(me) * kSealFloats;
+  context.seals.Next();
+  context.backend.SealPart(x, context.seals.mine(), mine);
+  context.comm.AllGather(mine, from, workspace.counts, Element::kFloat32);
+  for (size_t rank = 0; rank < made.size(); ++rank) {
+    const Interval& part = made[rank];
     const F32View heads{from, x.rows, part.size(), part.size()};
+    context.backend.CheckPart(from, x.rows * part.size(), context.seals.of(static_cast<int>(rank)));
     ForHeadRuns(layout_.stored, part.begin / dim, part.end / dim,
                 [&](int64_t first, int64_t place, int64_t n) {
                   const int64_t local = first * dim - part.begin;
                   context.backend.Copy(Columns(heads, {local, local + n * dim}),
                                        Columns(whole, {place * dim, (place + n) * dim}));
                 });
-    from += x.rows * part.size();
+    from += workspace.counts[rank];
   }
   return whole;
 }
@@ -153,8 +161,8 @@ void Residual::AddNorm(RankContext& context, const Partial& partial, const RmsNo
                        F32View out) const {
   const I64View& words = partial.words;
   context.comm.AllReduceSum(words.data, words.rows * words.stride, Element::kInt64);
-  context.backend.AddPartialNorm(x, words, partial.bias, norm.weight(), norm.eps(), out,
-                                 row_faults);
+  context.backend.AddPartialNorm(x, words, partial.seal, partial.bias, norm.weight(), norm.eps(),
+                                 out, row_faults);
 }
 
 StreamedEmbedding::StreamedEmbedding(WeightLoader& loader, const std::string& name, int64_t vocab,

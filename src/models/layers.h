@@ -104,6 +104,7 @@ class ColumnParallelLinear {
 struct Partial {
   I64View words;      // [T, E + 2]
   const float* bias;  // [E], added once after the sum; or nullptr
+  int64_t seal;       // that the sum must have
 };
 
 // Some columns of a [rows, cols] weight, with the granule that its sums are rounded at.
@@ -136,8 +137,9 @@ class HeadOutputLinear {
   // Buffers of a step, shared by all layers.
   struct Workspace {
     Workspace(Backend& backend, const HeadColumns& columns, int64_t tokens);
-    Scratch<float> gathered, whole;  // [T, width], of no columns if nothing is gathered
-    std::vector<int64_t> counts;     // by rank, of the gather
+    Scratch<float> gathered;      // what all ranks send, if anything is gathered
+    Scratch<float> whole;         // [T, width], likewise
+    std::vector<int64_t> counts;  // by rank, of the gather
   };
 
   // x [T, this rank's heads], destroyed.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/seals.h"
 #include "kernels/backend.h"
 #include "src/core/result.h"
 #include "src/models/step_batch.h"
@@ -60,10 +61,14 @@ struct StepLimits {
 
 // Everything a layer may touch.
 struct RankContext {
+  RankContext(Backend& on, Communicator& with, const StepLimits& step, KvType type = KvType::kF16)
+      : backend(on), comm(with), limits(step), kv_type(type), seals(with.world()) {}
+
   Backend& backend;
   Communicator& comm;
   StepLimits limits;
-  KvType kv_type = KvType::kF16;
+  KvType kv_type;
+  Seals seals;  // of the collectives so far
 };
 
 class Model {

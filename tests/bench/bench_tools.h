@@ -118,7 +118,7 @@ class Product {
           {&weight, nullptr, {y_.data(), tokens_, shape_.rows, shape_.rows}}};
       backend.Linear(x, task);
     } else {
-      backend.LinearPartial(x, weight, {words_.data(), tokens_, words_per_row(), words_per_row()});
+      backend.LinearPartial(x, weight, 0, {words_.data(), tokens_, words_per_row(), words_per_row()});
     }
   }
 

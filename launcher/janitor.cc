@@ -1,0 +1,66 @@
+#include "launcher/janitor.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace trine {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The session's folder, and segments with the job's number in their names, such as
+// /dev/shm/vader_segment.HOST.UID.JOB.RANK.
+void RemoveLeftOvers() {
+  std::error_code ignored;
+  const fs::path session = Environment("PMIX_SERVER_TMPDIR");
+  if (session.filename().string().starts_with("pid.")) fs::remove_all(session, ignored);
+  const std::string job = Environment("PMIX_NAMESPACE");
+  char* end = nullptr;
+  const uint64_t number = std::strtoull(job.c_str(), &end, 10);
+  if (job.empty() || *end != '\0') return;
+  char part[32];
+  std::snprintf(part, sizeof part, ".%llx.", static_cast<unsigned long long>(number));
+  const std::string chosen = Environment("OMPI_MCA_btl_vader_backing_directory");
+  const fs::path folder = chosen.empty() ? "/dev/shm" : chosen;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find(part) != std::string::npos) fs::remove(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
+void StartJanitor() {
+  if (Environment("OMPI_COMM_WORLD_LOCAL_RANK") != "0") return;
+  const int mpirun = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
+  if (mpirun < 0 || fork() != 0) {
+    if (mpirun >= 0) close(mpirun);
+    return;
+  }
+  setsid();
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
+  // mpirun waits for whoever has its pipes open.
+  for (int fd = 0; fd < 1024; ++fd) {
+    if (fd != mpirun) close(fd);
+  }
+  pollfd ended = {mpirun, POLLIN, 0};
+  while (poll(&ended, 1, -1) < 0) {
+  }
+  RemoveLeftOvers();
+  _exit(0);
+}
+
+}  // namespace trine

@@ -1,0 +1,128 @@
+"""A rank that fails ends the job, soon, with a reason from every other rank, and leaves nothing behind.
+
+Of all kinds of fault, phases, ranks and ways to start, a choice; TRINE_FAULTS=all takes them all.
+"""
+import itertools
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import uuid
+
+import cli
+
+DEMO = cli.TESTS / "data" / "demo" / "demo-PTQ1_0.gguf"
+RANKS = 3
+KINDS = ("exit", "abort", "segv", "throw", "stop", "sleep")
+PHASES = ("start-up", "load", "prefill", "decode", "idle", "shutdown")
+PATIENCE_S = 1  # --step-timeout
+# The longest that a rank may stand still in each phase, see DeadlineOf.
+STANDS_STILL_S = {"start-up": 4 * PATIENCE_S, "load": 10 * PATIENCE_S}
+STARTS_S, ENDS_S = 4, 4  # a run without a fault takes one second, mpirun's end two
+
+
+def run_command(launcher, mark, predict="40"):
+    words = ["run", "-m", DEMO, "-t", "1", "-n", predict, "--temp", "0", "--ignore-eos",
+             "--step-timeout", PATIENCE_S, "-p", mark]
+    if launcher == cli.SELF:
+        return [cli.TRINE, words[0], "--np", RANKS, *words[1:]]
+    return [*cli.MPIRUN, "-np", RANKS, cli.TRINE, *words]
+
+
+def processes(mark):
+    return subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True).stdout.split()
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.mark = uuid.uuid4().hex
+        self.extra = {"TMPDIR": self.folder.name, "OMPI_MCA_odls_base_sigkill_timeout": "1",
+                      "OMPI_MCA_btl_vader_backing_directory": self.folder.name}
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def assert_nothing_is_left(self):
+        """Soon after the end: no process, no file of a session, shared memory among them."""
+        def left():
+            files = [name for _, _, names in os.walk(self.folder.name) for name in names]
+            return processes(self.mark), files
+
+        deadline = time.monotonic() + 3
+        while any(left()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(left(), ([], []))
+
+    def fail_once(self, kind, phase, rank, launcher):
+        extra = {**self.extra, "TRINE_FAULT": f"rank={rank},kind={kind},phase={phase}"}
+        outcome = cli.execute(run_command(launcher, self.mark), extra, deadline=40)
+        self.assertNotEqual(outcome.code, 0)
+        seen = {"sleep": STANDS_STILL_S.get(phase, PATIENCE_S) + 1, "stop": PATIENCE_S + 1}
+        self.assertLess(outcome.seconds, STARTS_S + seen.get(kind, 0) + ENDS_S)
+        lines = re.findall(r"\[rank (\d)/3\] (.*)", outcome.err)
+        if kind == "throw":  # the process itself says why, where it can
+            self.assertTrue(any("TRINE_FAULT asked for it" in text for _, text in lines) or
+                            "what():  TRINE_FAULT" in outcome.err, outcome.err)
+        else:
+            verb = {"stop": "has not been heard of for", "sleep": "has stood still for"}.get(
+                kind, "died, last seen in")
+            told = {int(who) for who, text in lines if f"rank {rank} {verb}" in text}
+            others = set(range(RANKS)) - {rank}
+            if phase == "shutdown":  # some of which may have ended
+                self.assertTrue(told & others, outcome.err)
+            else:
+                self.assertLessEqual(others, told, outcome.err)
+        self.assert_nothing_is_left()
+        return outcome.seconds
+
+    def choice(self):
+        if os.environ.get("TRINE_FAULTS") == "all":
+            yield from itertools.product(KINDS, PHASES, range(RANKS), (cli.SELF, cli.MPI))
+            return
+        yield from ((kind, "decode", 1, cli.SELF) for kind in KINDS)
+        yield from (("exit", phase, 2, cli.SELF) for phase in PHASES)
+        yield from (("exit", "decode", 0, cli.MPI), ("stop", "prefill", 0, cli.MPI),
+                    ("sleep", "idle", 0, cli.SELF))
+
+    def test_AnyFault_EndsTheJobWithItsReason(self):
+        longest = {}
+        for kind, phase, rank, launcher in self.choice():
+            with self.subTest(kind=kind, phase=phase, rank=rank, launcher=launcher):
+                seconds = self.fail_once(kind, phase, rank, launcher)
+                longest[kind] = max(longest.get(kind, 0), seconds)
+        print("longest, with start and end:",
+              ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in longest.items()))
+
+    def test_SlowRank_IsNoFault(self):
+        command = run_command(cli.SELF, self.mark, "8")
+        plain = cli.execute(command, self.extra)
+        slow = cli.execute(command, {**self.extra, "TRINE_FAULT": "rank=1,kind=slow,phase=decode"})
+        self.assertEqual((slow.code, slow.out), (0, plain.out))
+
+    def test_MalformedFault_IsRefusedWithAWarning(self):
+        for value in ("rank=1", "rank=x,kind=exit", "rank=1,kind=boom", "rank=1,kind=exit,phase=x",
+                      "rank=1,kind=exit,step=-1", "nonsense"):
+            with self.subTest(value=value):
+                outcome = cli.execute(run_command(cli.SELF, self.mark, "1"),
+                                      {**self.extra, "TRINE_FAULT": value})
+                self.assertEqual(outcome.code, 0)
+                warning, = outcome.lines("trine: warning: TRINE_FAULT")
+                self.assertIn("is not understood, so no fault will happen", warning)
+
+    def test_KilledLauncher_LeavesNothing(self):
+        for launcher in (cli.SELF, cli.MPI):
+            with self.subTest(launcher=launcher):
+                process = cli.start(run_command(launcher, self.mark, "900"), self.extra)
+                time.sleep(1.5)
+                self.assertGreater(len(processes(self.mark)), RANKS)
+                process.send_signal(signal.SIGKILL)
+                process.communicate()
+                self.assert_nothing_is_left()
+
+
+if __name__ == "__main__":
+    cli.main()
