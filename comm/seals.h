@@ -11,9 +11,15 @@
 
 namespace trine {
 
+// How a message about a wrong checksum ends.
+inline constexpr char kUnsound[] =
+    "; the transport or the memory of a host is not sound, and the job ends before a wrong answer";
+
 class Seals {
  public:
   explicit Seals(const World& world) : world_(world) {}
+
+  const World& world() const { return world_; }
 
   // Another collective begins; all ranks call this alike.
   void Next() { ++collective_; }

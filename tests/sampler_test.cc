@@ -270,7 +270,10 @@ std::vector<Outcome> Sample(const Vocabulary& vocabulary, const std::vector<Inte
     threads.emplace_back([&, rank] {
       const auto backend = MakeCpuBackend({}, nullptr);
       const Interval shard = shards[rank];
-      CandidateExchange exchange(*backend, *ranks[rank].comm, shard, shards, vocabulary.allowed);
+      Seals seals(ranks[rank].comm->world());
+      SealedGather gather(*ranks[rank].comm, seals);
+      CandidateExchange exchange(*backend, gather, seals.world(), shard, shards,
+                                 vocabulary.allowed);
       for (const auto& step : vocabulary.steps) {
         const StepCommand command = MakeCommand(step, vocabulary.size);
         std::vector<float> logits;

@@ -9,11 +9,12 @@ namespace trine {
 // Every rank has whole blocks of the sums.
 static_assert(kVocabBlock % kLogSumBlock == 0);
 
-CandidateExchange::CandidateExchange(Backend& backend, Communicator& comm, Interval shard,
-                                     const std::vector<Interval>& vocab_shards,
+CandidateExchange::CandidateExchange(Backend& backend, SealedGather& gather, const World& world,
+                                     Interval shard, const std::vector<Interval>& vocab_shards,
                                      const std::vector<uint8_t>& allowed)
     : backend_(backend),
-      comm_(comm),
+      gather_(gather),
+      world_(world),
       first_id_(static_cast<int32_t>(shard.begin)),
       vocab_shards_(vocab_shards),
       allowed_(backend.Allocate(shard.size())) {
@@ -78,12 +79,12 @@ bool CandidateExchange::AskForAllTokens(const StepCommand& command,
   unsettled_.clear();
   for (const CandidateSpec& spec : specs) {
     const auto row = static_cast<size_t>(spec.row);
-    const bool unsettled = comm_.world().rank == 0 && KeepsAll(command.rows[row], results[row]);
+    const bool unsettled = world_.rank == 0 && KeepsAll(command.rows[row], results[row]);
     unsettled_.push_back(unsettled ? 1 : 0);
   }
   counts_.assign(vocab_shards_.size(), 0);
   counts_[0] = std::ssize(unsettled_);
-  comm_.AllGather(unsettled_.data(), unsettled_.data(), counts_, Element::kByte);
+  gather_.Run(unsettled_.data(), unsettled_.data(), counts_);
   size_t kept = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (unsettled_[i] != 0) specs[kept++] = specs[i];
@@ -99,7 +100,7 @@ int64_t CandidateExchange::CountOn(size_t rank, const CandidateSpec& spec) const
 void CandidateExchange::Exchange(Round& round, F32View logits) {
   round.found.clear();
   if (round.specs.empty()) return;
-  const auto me = static_cast<size_t>(comm_.world().rank);
+  const auto me = static_cast<size_t>(world_.rank);
   counts_.assign(vocab_shards_.size(), 0);
   sum_counts_.assign(vocab_shards_.size(), 0);
   round.local = round.specs;
@@ -130,7 +131,7 @@ void CandidateExchange::Gather(const std::vector<T>& mine, std::vector<int64_t>&
   all.resize(static_cast<size_t>(total));
   if (total == 0) return;
   for (int64_t& count : counts) count *= static_cast<int64_t>(sizeof(T));
-  comm_.AllGather(mine.data(), all.data(), counts, Element::kByte);
+  gather_.Run(mine.data(), all.data(), counts);
 }
 
 // `all` is [rank][spec][count, target]; the lists of a spec, each in order, become one.

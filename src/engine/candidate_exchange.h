@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/sealed_gather.h"
 #include "kernels/backend.h"
 #include "src/engine/step_command.h"
 #include "src/weights/shard_plan.h"
@@ -18,9 +18,10 @@ namespace trine {
 
 class CandidateExchange {
  public:
-  // shard: this rank's rows of the vocabulary; vocab_shards: those of every rank, in order, which
-  // must outlive this; allowed [vocab]: 0 marks padding that is never drawn.
-  CandidateExchange(Backend& backend, Communicator& comm, Interval shard,
+  // shard: this rank's rows of the vocabulary; vocab_shards: those of every rank, in order;
+  // allowed [vocab]: 0 marks padding that is never drawn.
+  // What is passed by reference must outlive this, but for `allowed`.
+  CandidateExchange(Backend& backend, SealedGather& gather, const World& world, Interval shard,
                     const std::vector<Interval>& vocab_shards, const std::vector<uint8_t>& allowed);
 
   // Collective. logits [R, shard]: of the command's rows, left as they are. On rank 0 `results` [R]
@@ -58,7 +59,8 @@ class CandidateExchange {
   int64_t CountOn(size_t rank, const CandidateSpec& spec) const;
 
   Backend& backend_;
-  Communicator& comm_;
+  SealedGather& gather_;
+  const World world_;
   const int32_t first_id_;
   const std::vector<Interval>& vocab_shards_;
   Buffer allowed_;  // this rank's shard

@@ -26,7 +26,9 @@ RankExecutor::RankExecutor(Model& model, RankContext& context, std::vector<Inter
       cache_(context.backend, model.kv_layout(), model.kv_layers(), limits.pages),
       states_(context.backend, WithDrafts(model.delta_layout(), limits.drafts),
               model.delta_layers(), limits.sequences, limits.snapshots),
-      exchange_(context.backend, context.comm, model.vocab_shard(), vocab_shards_, allowed),
+      gather_(context.comm, context.seals),
+      exchange_(context.backend, gather_, context.comm.world(), model.vocab_shard(), vocab_shards_,
+                allowed),
       slots_(static_cast<size_t>(limits.sequences)) {
   logits_ = context.backend.Allocate(limits.step.logit_rows * model.vocab_shard().size() * 4);
   row_faults_.reserve(static_cast<size_t>(limits.step.tokens));
@@ -66,10 +68,10 @@ void RankExecutor::EnterStep(const StepCommand& command) {
 void RankExecutor::EndIfBroken(int64_t first_collective) {
   const Breach breach = context_.backend.breach();
   if (!breach.seen) return;
-  context_.comm.Abort("step " + std::to_string(steps_) +
+  const Standing now = OwnProgress().standing();
+  context_.comm.Abort(PlaceText(now.phase, now.step) +
                       context_.seals.Explain(first_collective, breach.seal, breach.difference) +
-                      "; the transport or the memory of a host is not sound, and the job ends "
-                      "before a wrong answer");
+                      kUnsound);
 }
 
 // Applies the page deltas and lays out positions, page tables and logit rows.
@@ -147,10 +149,10 @@ void RankExecutor::NoteFaults(const StepCommand& command) {
 void RankExecutor::GatherLogits(F32View logits) {
   const int64_t vocab = model_.config().vocab;
   counts_.clear();
-  for (const Interval& shard : vocab_shards_) counts_.push_back(logits.rows * shard.size());
+  for (const Interval& shard : vocab_shards_) counts_.push_back(logits.rows * shard.size() * 4);
   all_logits_.resize(static_cast<size_t>(logits.rows * vocab));
   logit_matrix_.resize(all_logits_.size());
-  context_.comm.AllGather(logits.data, all_logits_.data(), counts_, Element::kFloat32);
+  gather_.Run(logits.data, all_logits_.data(), counts_);
   const float* from = all_logits_.data();
   for (const Interval& shard : vocab_shards_) {
     for (int64_t r = 0; r < logits.rows; ++r, from += shard.size()) {

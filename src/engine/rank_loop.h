@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "comm/control.h"
+#include "comm/sealed_gather.h"
 #include "kernels/backend.h"
 #include "src/engine/candidate_exchange.h"
 #include "src/engine/kv_cache.h"
@@ -70,6 +71,7 @@ class RankExecutor {
   const int64_t first_snapshot_;  // among the state slots: after those of sequences
   KvCache cache_;
   RecurrentState states_;
+  SealedGather gather_;
   CandidateExchange exchange_;
   Buffer logits_;  // f32 [R, shard]
 
@@ -77,7 +79,7 @@ class RankExecutor {
   std::vector<int32_t> positions_, sequences_, page_indptr_, pages_, state_slots_;
   std::vector<int32_t> drafts_, accepted_;  // by sequence of the step
   std::vector<int32_t> logit_rows_, row_faults_;
-  std::vector<int64_t> counts_;  // by rank, for the gather
+  std::vector<int64_t> counts_;  // bytes by rank, for the gather
   std::vector<float> all_logits_, logit_matrix_;
   StepResult result_;
 };
