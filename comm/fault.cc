@@ -63,6 +63,7 @@ std::string Fault::Arm(int rank) {
     bool good = false;
     if (name == "rank") good = ToNumber(value, &wanted_rank);
     if (name == "step") good = ToNumber(value, &wanted.step_);
+    if (name == "collective") good = ToNumber(value, &wanted.collective_);
     if (name == "phase") good = (wanted.phase_ = PhaseOf(value)) >= 0;
     if (name == "kind") {
       const auto kind = kKinds.find(value);
@@ -140,12 +141,12 @@ class FalseCommunicator final : public Communicator {
   void Falsify(std::byte* data, int64_t bytes) {
     std::vector<std::byte>& before = before_[bytes];
     const std::vector<std::byte> truth(data, data + bytes);
-    if (fault_.met_ && bytes > 0) {
+    const bool possible = bytes > 0 && (fault_.kind_ != Fault::Kind::kStale || !before.empty());
+    if (fault_.met_ && possible && --fault_.collective_ <= 0) {
       const auto kind = std::exchange(fault_.kind_, Fault::Kind::kNone);
       if (kind == Fault::Kind::kCorrupt) data[bytes / 2] ^= std::byte{0x10};
       if (kind == Fault::Kind::kZero) std::memset(data, 0, static_cast<size_t>(bytes));
-      if (kind == Fault::Kind::kStale && !before.empty()) std::ranges::copy(before, data);
-      if (kind == Fault::Kind::kStale && before.empty()) fault_.kind_ = kind;
+      if (kind == Fault::Kind::kStale) std::ranges::copy(before, data);
     }
     before = truth;
   }

@@ -1,8 +1,9 @@
 // Faults on request, for tests of everything that must end well when a rank does not:
 //
-//   TRINE_FAULT=rank=1,kind=exit[,phase=load][,step=7]
+//   TRINE_FAULT=rank=1,kind=exit[,phase=load][,step=7][,collective=3]
 //
-// happens on that rank when it enters the phase (any, unless named) at the step (any). Without the
+// happens on that rank when it enters the phase (any, unless named) at the step (any); what
+// falsifies waits for the collective behind that, the first unless another is named. Without the
 // variable nothing is done but to look at one flag.
 #pragma once
 
@@ -25,10 +26,10 @@ class Fault {
     kSleep,  // for an hour, in the thread that computes
     kThrow,  // std::runtime_error
     kSlow,   // 20 ms at every stamp from then on; nothing must come of it
-    // In the rank's contribution to the next collective:
+    // In the rank's contribution to a collective:
     kCorrupt,  // a bit flipped
     kZero,     // nothing but zeros
-    kStale,    // what it sent to the collective before it
+    kStale,    // what it sent to an earlier one of the same size
   };
 
   // Of TRINE_FAULT, for the rank that this process is. What is malformed is refused: returns a
@@ -49,6 +50,7 @@ class Fault {
   Kind kind_ = Kind::kNone;
   int phase_ = -1;     // -1: any
   int64_t step_ = -1;  // -1: any
+  int64_t collective_ = 1;
   bool met_ = false;
 };
 

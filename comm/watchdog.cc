@@ -151,7 +151,7 @@ Socket LastWords() {
 
 class Watchdog::Thread {
  public:
-  Thread() {
+  explicit Thread(int launcher) : launcher_(launcher) {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -321,6 +321,7 @@ class Watchdog::Thread {
     if (world_.rank == 0) {
       for (Peer& peer : peers_) Send(peer, verdict);
     }
+    if (blame == Blame::kSilent) static_cast<void>(!write(launcher_, "", 1));
     End(BlameText(verdict));
   }
 
@@ -358,6 +359,7 @@ class Watchdog::Thread {
   Patience patience_;
   Socket wake_, signals_, listener_;
   const Socket last_words_ = LastWords();
+  const int launcher_;
   std::vector<Peer> peers_;  // of rank 0: all others; of others: rank 0
   bool stop_ = false;
   Clock::time_point next_beat_{};
@@ -434,7 +436,7 @@ bool Connect(const sockaddr_in& address, Socket* made) {
 
 }  // namespace
 
-Watchdog::Watchdog() : thread_(std::make_unique<Thread>()) {}
+Watchdog::Watchdog(int launcher) : thread_(std::make_unique<Thread>(launcher)) {}
 Watchdog::~Watchdog() = default;
 
 Status Watchdog::Join(ControlChannel& control, bool one_host, const Patience& patience) {

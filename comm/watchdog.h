@@ -30,7 +30,9 @@ class Watchdog {
   // Starts the thread; it watches this process alone until Join. SIGTERM is blocked in the calling
   // thread and in those it will start: the watchdog takes it, waits a moment for the reason to
   // arrive and ends the process. One a process; must outlive MPI.
-  Watchdog();
+  // launcher: a descriptor that gets a byte when the hosts have lost each other, so that what started
+  // this process cannot end by itself; -1: none.
+  explicit Watchdog(int launcher);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

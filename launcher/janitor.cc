@@ -1,5 +1,6 @@
 #include "launcher/janitor.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,24 +42,45 @@ void RemoveLeftOvers() {
   }
 }
 
+// For mpirun to end by itself, once it has been asked to.
+constexpr int kGraceMs = 5000;
+
+// Until mpirun has ended; ends it where `requests` has a byte for that.
+void AwaitEnd(int mpirun, int requests) {
+  pollfd watched[] = {{mpirun, POLLIN, 0}, {requests, POLLIN, 0}};
+  for (int patience = -1;;) {
+    const int ready = poll(watched, 2, patience);
+    if (ready > 0 && watched[0].revents != 0) return;
+    if (ready == 0) syscall(SYS_pidfd_send_signal, mpirun, SIGKILL, nullptr, 0);
+    if (ready <= 0 || watched[1].revents == 0) continue;
+    char byte = 0;
+    const bool asked = read(requests, &byte, 1) == 1;
+    if (asked) syscall(SYS_pidfd_send_signal, mpirun, SIGTERM, nullptr, 0);
+    if (asked) patience = kGraceMs;
+    watched[1].fd = -1;  // no more of it
+  }
+}
+
 }  // namespace
 
-void StartJanitor() {
-  if (Environment("OMPI_COMM_WORLD_LOCAL_RANK") != "0") return;
+int StartJanitor() {
+  if (Environment("OMPI_COMM_WORLD_LOCAL_RANK") != "0") return -1;
   const int mpirun = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
-  if (mpirun < 0 || fork() != 0) {
-    if (mpirun >= 0) close(mpirun);
-    return;
+  int requests[2];
+  if (mpirun < 0 || pipe2(requests, O_CLOEXEC) != 0) return -1;
+  const pid_t child = fork();
+  if (child != 0) {
+    close(mpirun);
+    close(requests[0]);
+    return requests[1];
   }
   setsid();
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   // mpirun waits for whoever has its pipes open.
   for (int fd = 0; fd < 1024; ++fd) {
-    if (fd != mpirun) close(fd);
+    if (fd != mpirun && fd != requests[0]) close(fd);
   }
-  pollfd ended = {mpirun, POLLIN, 0};
-  while (poll(&ended, 1, -1) < 0) {
-  }
+  AwaitEnd(mpirun, requests[0]);
   RemoveLeftOvers();
   _exit(0);
 }

@@ -108,8 +108,7 @@ Result<Settings> ShareSettings(const Settings& mine, bool one_host, ControlChann
 }
 
 int RunRank(int argc, char** argv, const Result<Settings>& settings) {
-  StartJanitor();
-  Watchdog watchdog;
+  Watchdog watchdog(StartJanitor());
   MpiJob job(&argc, &argv);
   const World world = job.world();
   const std::string warning = OwnFault().Arm(world.rank);

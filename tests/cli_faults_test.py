@@ -97,6 +97,29 @@ class Faults(unittest.TestCase):
         print("longest, with start and end:",
               ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in longest.items()))
 
+    def test_FalseContribution_EndsTheJobBeforeAnAnswer(self):
+        """In any collective of a step: the rank and the step are named where that can be known, and
+        what has been printed is what would have been without the fault."""
+        right = cli.execute(run_command(cli.SELF, self.mark), self.extra).out
+        every = os.environ.get("TRINE_FAULTS") == "all"
+        cases = itertools.product(("corrupt", "zero", "stale"), range(RANKS) if every else (1,),
+                                  range(1, 15) if every else (1, 2, 3, 4, 9, 10))
+        for kind, rank, collective in cases:
+            with self.subTest(kind=kind, rank=rank, collective=collective):
+                fault = f"rank={rank},kind={kind},phase=decode,step=7,collective={collective}"
+                outcome = cli.execute(run_command(cli.SELF, self.mark),
+                                      {**self.extra, "TRINE_FAULT": fault})
+                self.assertNotEqual(outcome.code, 0)
+                self.assertTrue(right.startswith(outcome.out.rstrip(b"\n")), outcome.out)
+                reason, = set(re.findall(r"\[rank \d/3\] (decode, step 7.*); the transport",
+                                         outcome.err))
+                named = (f"what came from rank {rank} is not what it should have sent",
+                         f"the contribution of rank {rank} is missing",
+                         f"rank {rank} sent again what it had sent to a collective before",
+                         "bits of a rank's contribution were changed")
+                self.assertTrue(reason.endswith(named[:3] if kind != "corrupt" else named), reason)
+                self.assert_nothing_is_left()
+
     def test_SlowRank_IsNoFault(self):
         command = run_command(cli.SELF, self.mark, "8")
         plain = cli.execute(command, self.extra)
