@@ -26,6 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/socket.h"
+
 namespace trine {
 namespace {
 
@@ -72,24 +74,6 @@ struct Message {
   Blame blame = Blame::kDied;  // of a verdict
   int32_t culprit = 0;
   Standing culprits_standing;
-};
-
-// A descriptor that is closed once.
-class Socket {
- public:
-  explicit Socket(int fd = -1) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
 };
 
 struct Peer {
