@@ -5,10 +5,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -22,12 +24,33 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// The session's folder, and segments with the job's number in their names, such as
-// /dev/shm/vader_segment.HOST.UID.JOB.RANK.
-void RemoveLeftOvers() {
+// Where Open MPI puts its folders, see orte_tmpdir_base in ompi_info.
+fs::path TemporaryFolder() {
+  for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "TMPDIR", "TEMP", "TMP"}) {
+    if (const std::string value = Environment(name); !value.empty()) return value;
+  }
+  return "/tmp";
+}
+
+// The folder of an mpirun of this host and user: ompi.HOST.UID/pid.PID.
+void RemoveSession(pid_t mpirun) {
   std::error_code ignored;
-  const fs::path session = Environment("PMIX_SERVER_TMPDIR");
-  if (session.filename().string().starts_with("pid.")) fs::remove_all(session, ignored);
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const std::string first = "ompi." + std::string(host, std::strcspn(host, "."));
+  const std::string last = "." + std::to_string(geteuid());
+  for (const fs::directory_entry& entry : fs::directory_iterator(TemporaryFolder(), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(first) || !name.ends_with(last)) continue;
+    fs::remove_all(entry.path() / ("pid." + std::to_string(mpirun)), ignored);
+  }
+}
+
+// As a rank knows them: the session's folder, and segments with the job's number in their names,
+// such as /dev/shm/vader_segment.HOST.UID.JOB.RANK.
+void RemoveJob(const fs::path& session) {
+  std::error_code ignored;
+  if (!session.empty()) fs::remove_all(session, ignored);
   const std::string job = Environment("PMIX_NAMESPACE");
   char* end = nullptr;
   const uint64_t number = std::strtoull(job.c_str(), &end, 10);
@@ -61,16 +84,16 @@ void AwaitEnd(int mpirun, int requests) {
   }
 }
 
-}  // namespace
-
-int StartJanitor() {
-  if (Environment("OMPI_COMM_WORLD_LOCAL_RANK") != "0") return -1;
-  const int mpirun = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
+// Calls `sweep` in a new process once mpirun has ended, or here if it has by now. Returns where that
+// process takes the request to end mpirun; -1: there is none.
+template <typename Sweep>
+int AfterEnd(pid_t mpirun, const Sweep& sweep) {
+  const int handle = static_cast<int>(syscall(SYS_pidfd_open, mpirun, 0));
+  if (handle < 0 && errno == ESRCH) sweep();
   int requests[2];
-  if (mpirun < 0 || pipe2(requests, O_CLOEXEC) != 0) return -1;
-  const pid_t child = fork();
-  if (child != 0) {
-    close(mpirun);
+  if (handle < 0 || pipe2(requests, O_CLOEXEC) != 0) return -1;
+  if (fork() != 0) {
+    close(handle);
     close(requests[0]);
     return requests[1];
   }
@@ -78,11 +101,32 @@ int StartJanitor() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   // mpirun waits for whoever has its pipes open.
   for (int fd = 0; fd < 1024; ++fd) {
-    if (fd != mpirun && fd != requests[0]) close(fd);
+    if (fd != handle && fd != requests[0]) close(fd);
   }
-  AwaitEnd(mpirun, requests[0]);
-  RemoveLeftOvers();
+  AwaitEnd(handle, requests[0]);
+  sweep();
   _exit(0);
+}
+
+}  // namespace
+
+int StartJanitor() {
+  if (Environment("OMPI_COMM_WORLD_LOCAL_RANK") != "0") return -1;
+  fs::path session = Environment("PMIX_SERVER_TMPDIR");
+  const std::string name = session.filename().string();
+  pid_t mpirun = getppid();
+  // Its name has the number of mpirun, which the parent's is not if mpirun has ended already.
+  if (name.starts_with("pid.")) {
+    mpirun = std::atoi(name.c_str() + 4);
+  } else {
+    session.clear();
+  }
+  return mpirun > 0 ? AfterEnd(mpirun, [&] { RemoveJob(session); }) : -1;
+}
+
+void StartJanitorOf(pid_t mpirun) {
+  const int requests = AfterEnd(mpirun, [&] { RemoveSession(mpirun); });
+  if (requests >= 0) close(requests);
 }
 
 }  // namespace trine
