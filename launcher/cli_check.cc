@@ -22,6 +22,11 @@ Status CheckModelOptions(const RawOptions& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(OneOf("--comm", s.comm, {"auto", "shm", "mpi"}));
   TRINE_RETURN_IF_ERROR(OneOf("--reduce", raw.reduce, {"exact"}));
   TRINE_RETURN_IF_ERROR(OneOf("--compute", s.compute, {"int", "f32"}));
+  TRINE_RETURN_IF_ERROR(OneOf("--restart", raw.restart, {"no", "on-failure"}));
+  if (raw.restart != "no") {
+    return UsageError("--restart " + raw.restart + " is for serve; " + s.verb +
+                      " ends with its failure, so leave it out");
+  }
   for (const auto& [option, type] : {std::pair("-ctk", raw.cache_k), {"-ctv", raw.cache_v}}) {
     if (!type.empty()) TRINE_RETURN_IF_ERROR(OneOf(option, type, {"f16", "q8_0", "f32"}));
   }

@@ -53,6 +53,8 @@ po::options_description ModelOptions(Settings& s, RawOptions& raw) {
   add("step-timeout", po::value(&s.step_timeout)->default_value(s.step_timeout),
       "seconds that a rank may stand still in a step, or be silent, before the job ends; 0: for "
       "ever");
+  add("restart", po::value(&raw.restart)->default_value(raw.restart),
+      "no; on-failure is for serve");
   AddMemoryOptions(options, s, raw);
   return options;
 }

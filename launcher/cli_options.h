@@ -12,7 +12,7 @@ namespace trine {
 
 // What the parser fills as text, for CheckOptions (cli_check.h) to turn into Settings.
 struct RawOptions {
-  std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split;
+  std::string config, device = "auto", reduce = "exact", cache_k, cache_v, split, restart = "no";
   std::vector<std::string> prompt;
   std::string bench_prompt = "512", bench_generate = "128", bench_depth = "0", bench_batch = "512";
   std::string bench_parallel = "1";

@@ -135,7 +135,10 @@ int Main(int argc, char** argv) {
 
   const World world;
   if (!settings.ok()) return Report(settings.status(), world);
-  if (settings->np > 1) return Report(SelfLaunch(settings->np, argv), world);
+  if (settings->np > 1) {
+    const Result<int> code = SelfLaunch(settings->np, argv);
+    return code.ok() ? *code : Report(code.status(), world);
+  }
   const std::unique_ptr<ControlChannel> control = MakeSelfControl();
   const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
   return Report(RunGuarded(*settings, {world, *control, *comm}), world);

@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <string>
-#include <vector>
+#include <utility>
+
+#include "launcher/supervisor.h"
 
 namespace trine {
 namespace {
@@ -33,15 +33,14 @@ void PrepareEnvironment() {
 
 }  // namespace
 
-Status SelfLaunch(int ranks, char** argv) {
+Result<std::vector<std::string>> MpirunCommand(int ranks, char** argv) {
   PrepareEnvironment();
-  std::string count = std::to_string(ranks), mpirun = "mpirun", flag = "-np";
   std::string self = "/proc/self/exe";
   if (char* path = realpath(self.c_str(), nullptr)) {
     self = path;
     std::free(path);
   }
-  std::vector<char*> command = {mpirun.data(), flag.data(), count.data(), self.data()};
+  std::vector<std::string> command = {"mpirun", "-np", std::to_string(ranks), self};
   for (char** argument = argv + 1; *argument != nullptr; ++argument) {
     if (std::strcmp(*argument, ":") == 0) {
       return BadInput(
@@ -50,9 +49,15 @@ Status SelfLaunch(int ranks, char** argv) {
     }
     command.push_back(*argument);
   }
-  command.push_back(nullptr);
-  execvp(mpirun.c_str(), command.data());
-  return BadInput("--np " + count + ": cannot start mpirun: " + std::strerror(errno) +
+  return command;
+}
+
+Result<int> SelfLaunch(int ranks, char** argv) {
+  Supervision supervision;
+  TRINE_ASSIGN(supervision.command, MpirunCommand(ranks, argv));
+  const Result<int> code = Supervisor(std::move(supervision)).Run();
+  if (code.ok()) return code;
+  return BadInput("--np " + std::to_string(ranks) + ": " + code.status().message() +
                   "; install Open MPI (apt-get install openmpi-bin)");
 }
 
