@@ -115,6 +115,27 @@ mutants=(
   "prompt-rows|src/engine/scheduler.cc|s/limits_.logit_rows - rows - behind/limits_.logit_rows + rows + behind/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|more rows than a step holds"
   "prompt-position|src/engine/scheduler.cc|s/sequence.computed - (sequence.scored - 1)/sequence.computed - sequence.scored/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|a token is scored by its own logits"
   "prompt-kept|src/engine/scheduler.cc|s/if (!of_prompt \&\& sequence/if (sequence/|engine_test|Job.FaultyPrompt_IsNotKept|a good row vouches for tokens behind it"
+  "supervisor-code|launcher/supervisor.cc|s/128 + WTERMSIG/WTERMSIG/|supervisor_test.py|Supervisor.test_ExitCode_IsTheJobs|the signal that killed a job as a plain exit code"
+  "supervisor-terminal|launcher/supervisor.cc|s/setpgid(0, 0);//|supervisor_test.py|Supervisor.test_CtrlC_EndsARun_AndDrainsAService|the terminal ends a service"
+  "supervisor-group|launcher/supervisor.cc|s/if (is_service()) {/if (true) {/|supervisor_test.py|Supervisor.test_JobOfTheForeground_HasStandardInputAndItsGroup|every job is cut off from the terminal"
+  "supervisor-drain|launcher/supervisor.cc|/if (offer_.is_taken()) return Enter/d|supervisor_test.py|Supervisor.test_OneSignal_DrainsAService|no drain"
+  "supervisor-once|launcher/supervisor.cc|s/kOneRequest{200}/kOneRequest{0}/|supervisor_test.py|Supervisor.test_OneSignal_DrainsAService|a signal that comes twice ends the drain"
+  "supervisor-hole|comm/handover.cc|s/if (n == 0 .*) TakeBack();//|supervisor_test.py|Supervisor.test_OneSignal_DrainsAService|nobody answers once rank 0 has given the socket back"
+  "supervisor-deadline|launcher/supervisor.cc|s/deadline_ = Clock::now() + patience;/static_cast<void>(patience);/|supervisor_test.py|Supervisor.test_SecondSignalOrTimeout_EndsTheDrain|a drain without an end"
+  "supervisor-loading|launcher/supervisor.cc|s/if (offer_.is_taken()) return Enter/if (is_service()) return Enter/|supervisor_test.py|Supervisor.test_SignalWhileLoading_EndsAtOnce|a job that loads is to drain"
+  "supervisor-kill|launcher/supervisor.cc|s/Stage::kKilling, SIGKILL/Stage::kKilling, SIGTERM/|supervisor_test.py|Supervisor.test_ThirdSignal_KillsAJobThatDoesNothing|never SIGKILL"
+  "supervisor-death|launcher/supervisor.cc|/prctl(PR_SET_PDEATHSIG/d|supervisor_test.py|Supervisor.test_KilledSupervisor_LeavesNothing|mpirun outlives its supervisor"
+  "supervisor-janitor|launcher/supervisor.cc|/StartJanitorOf(job_);/d|supervisor_test.py|Supervisor.test_KilledSupervisor_LeavesNothing|the folder of an mpirun that was killed early stays"
+  "supervisor-usage|launcher/supervisor.cc|s/code != 0 \&\& code != kUsageCode/code != 0/|supervisor_test.py|Supervisor.test_NoRestart_WhenNotAskedForOrNotAFailure|a usage error is tried again"
+  "supervisor-double|launcher/supervisor.cc|s/std::min(2 \* pause_, /std::min(pause_, /|supervisor_test.py|Supervisor.test_Pauses_Double|the same pause for ever"
+  "supervisor-most|launcher/supervisor.cc|s/std::min(2 \* pause_, .*);/2 * pause_;/|supervisor_test.py|Supervisor.test_Pauses_HaveAMost_AndBeginAnewAfterALongJob|pauses without a most"
+  "supervisor-settled|launcher/supervisor.cc|s/if (now - started_ >= plan_.settled) .*;//|supervisor_test.py|Supervisor.test_Pauses_HaveAMost_AndBeginAnewAfterALongJob|a long job does not count"
+  "supervisor-both|launcher/supervisor.h|s/return !offer_.is_taken();/return true;/|supervisor_test.py|Supervisor.test_ServiceThatIsUp_AnswersAlone|503 from a service that is up"
+  "supervisor-nobody|launcher/supervisor.cc|s/  offer_.TakeBack();//;s/stand_in_.Work(plan_.listener.fd(), stands_in()/stand_in_.Work(plan_.listener.fd(), false/|supervisor_test.py|Supervisor.test_KilledService_ComesBack|nobody answers while there is no job"
+  "supervisor-leak|launcher/stand_in.cc|s/  if (n == 0) return false;/  if (n == 0) return true;/;s/if (Clock::now() >= client.deadline) return false;//|supervisor_test.py|Supervisor.test_KilledService_ComesBack|clients that have gone are kept"
+  "supervisor-linger|launcher/stand_in.cc|s/return sent == .*;/return sent < 0;/|supervisor_test.py|Supervisor.test_SlowClients_HinderNobody|closed before the client has the answer"
+  "supervisor-head|launcher/stand_in.cc|s/kHeadTimeout{5}/kHeadTimeout{50}/|supervisor_test.py|Supervisor.test_SlowClients_HinderNobody|a silent client is kept"
+  "supervisor-fields|launcher/stand_in.cc|s/Retry-After: 1/Retry-After: x/|supervisor_test.py|Supervisor.test_HeadOfTheAnswer|a malformed Retry-After"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
@@ -123,6 +144,12 @@ is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
 # that does not exist is neither.
 fails() {
   local log=$folder/test.log
+  if [[ $1 == *.py ]]; then
+    ! python3 "$tree/tests/$1" "$build/trine" "$2" >"$log" 2>&1 || return 1
+    grep -q '^FAILED (' "$log" && return 0
+    tail -n 20 "$log" >&2
+    exit 1
+  fi
   "$build/tests/$1" --gtest_filter="$2" >"$log" 2>&1 || true
   grep -qF "[  PASSED  ] 1 test." "$log" && return 1
   grep -qF "[  FAILED  ] $2" "$log" && return 0
@@ -132,7 +159,12 @@ fails() {
   exit 1
 }
 
-compile() { cmake --build "$build" --target "$1" >"$folder/build.log" 2>&1; }
+# A test in Python runs programs.
+compile() {
+  local targets=("$1")
+  [[ $1 != *.py ]] || targets=(trine stub_service)
+  cmake --build "$build" --target "${targets[@]}" >"$folder/build.log" 2>&1
+}
 
 mkdir -p "$tree"
 # Written as of now: what was built of an earlier run's mistakes is older.
