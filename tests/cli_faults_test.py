@@ -139,7 +139,8 @@ class Faults(unittest.TestCase):
     def test_KilledLauncher_LeavesNothing(self):
         for launcher in (cli.SELF, cli.MPI):
             with self.subTest(launcher=launcher):
-                process = cli.start(run_command(launcher, self.mark, "900"), self.extra)
+                slow = {**self.extra, "TRINE_FAULT": "rank=1,kind=slow"}  # so that it lasts
+                process = cli.start(run_command(launcher, self.mark, "900"), slow)
                 time.sleep(1.5)
                 self.assertGreater(len(processes(self.mark)), RANKS)
                 process.send_signal(signal.SIGKILL)
