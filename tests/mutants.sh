@@ -80,8 +80,6 @@ mutants=(
   "draft-fault|src/engine/rank_loop.cc|s/if (token < certain) slot.fault = fault/slot.fault = fault/|draft_test|Drafts.FaultyOne_CountsOnceAccepted|a wrong draft spoils its sequence"
   "draft-fault-late|src/engine/rank_loop.cc|s/step.accepted > slot.sound_drafts/false/|draft_test|Drafts.FaultyOne_CountsOnceAccepted|an accepted draft's fault is forgotten"
   "draft-rows|src/engine/job_plan.cc|s/fitting, DecodedTokens(plan.limits)/fitting, plan.limits.sequences/|draft_test|Drafts.Plan_HasRoomForThem|no logits for the drafts"
-  "slot-leak|src/engine/scheduler.cc|s/free_slots_.push_back(sequence.slot);//|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|slots are not given back"
-  "promise|src/engine/scheduler.cc|s/promised > pages_.available()/false/|scheduler_test|Scheduler.Scenarios_GoAsWritten|admitted without pages for its prompt"
   "limit-step|src/engine/scheduler.h|s/limits_.step_tokens = tokens;/static_cast<void>(tokens);/|scheduler_test|Scheduler.Scenarios_GoAsWritten|steps keep their length"
   "snapshot-own|src/engine/scheduler.cc|s/if (!cache_.has_free_snapshot() \&\& /if (false \&\& /|scheduler_test|Scheduler.Scenarios_GoAsWritten|a prompt keeps its first states"
   "seal-check|kernels/cpu/cpu_backend.cc|s/if (found == static_cast<uint64_t>(seal)) return;/return;/|seals_test|SealPart.AnyFlippedBit_OtherSealOrPlace_IsSeen|a wrong checksum is not seen"
