@@ -255,12 +255,19 @@ class Watchdog::Thread {
     }
   }
 
+  static Peer Stranger() {
+    Peer peer;
+    peer.closed = true;
+    return peer;
+  }
+
   void LookAtPeers(Clock::time_point now) {
     const milliseconds step = patience_.step;
     if (step.count() == 0) return;
     const milliseconds longest = std::min(step, kLongestSilence);
     for (Peer& peer : peers_) {
       const auto silent = std::chrono::duration_cast<milliseconds>(now - peer.heard);
+      if (peer.rank < 0 && silent > kLongestSilence) peer = Stranger();
       if (peer.done || peer.closed || peer.rank < 0 || silent < longest) continue;
       peer.standing.still = silent;
       Blamed(Blame::kSilent, peer.rank, peer.standing);
