@@ -340,7 +340,6 @@ void Scheduler::Advance(Sequence& sequence, std::span<const RowResult> rows, int
     }
     events_.push_back(std::move(event));
   }
-  tokens.resize(static_cast<size_t>(size));
   sequence.accepted = std::max<int64_t>(0, size - 1 - certain);
   sequence.computed += sequence.accepted;
   accepted_tokens_ += sequence.accepted;
