@@ -69,12 +69,30 @@ void Wait(int code, const char* call, MPI_Request* request) {
   }
 }
 
+// For the length of a blocking call that needs the other ranks: this one does not stand still.
+class WaitingForOthers {
+ public:
+  WaitingForOthers() { OwnProgress().WaitFor(kSomeRank); }
+  ~WaitingForOthers() {
+    OwnProgress().WaitFor(kNobody);
+    OwnProgress().Move();
+  }
+  WaitingForOthers(const WaitingForOthers&) = delete;
+  WaitingForOthers& operator=(const WaitingForOthers&) = delete;
+};
+
 // A copy of MPI_COMM_WORLD, so that the messages of two owners cannot meet. Making and destroying
 // one are collective.
 class OwnComm {
  public:
-  OwnComm() { Check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup"); }
-  ~OwnComm() { Check(MPI_Comm_free(&comm_), "MPI_Comm_free"); }
+  OwnComm() {
+    const WaitingForOthers waiting;
+    Check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  }
+  ~OwnComm() {
+    const WaitingForOthers waiting;
+    Check(MPI_Comm_free(&comm_), "MPI_Comm_free");
+  }
   OwnComm(const OwnComm&) = delete;
   OwnComm& operator=(const OwnComm&) = delete;
 
@@ -249,7 +267,7 @@ void MpiCommunicator::AllReduceSum(void* data, int64_t count, Element type) {
   auto* bytes = static_cast<std::byte*>(data);
   if (type == Element::kInt64) {
     constexpr int64_t kPiece = kPieceBytes / int64_t{sizeof(int64_t)};
-    OwnProgress().WaitFor(kSomeRank);
+    const WaitingForOthers waiting;
     for (int64_t begin = 0; begin < count; begin += kPiece) {
       // Unsigned, so that it wraps. Blocking, as Open MPI's MPI_Iallreduce is slower.
       Check(MPI_Allreduce(MPI_IN_PLACE, bytes + begin * int64_t{sizeof(int64_t)},
@@ -257,8 +275,6 @@ void MpiCommunicator::AllReduceSum(void* data, int64_t count, Element type) {
                           comm_.get()),
             "MPI_Allreduce");
     }
-    OwnProgress().WaitFor(kNobody);
-    OwnProgress().Move();
     return;
   }
   SplitEvenly(count, slices_);
@@ -312,6 +328,7 @@ void MpiCommunicator::ReduceScatterSum(void* all, void* mine, std::span<const in
 class WindowRegion final : public ShmRegion {
  public:
   explicit WindowRegion(const World& world) : areas_(static_cast<size_t>(world.size)) {
+    const WaitingForOthers waiting;
     MPI_Info info;
     Check(MPI_Info_create(&info), "MPI_Info_create");
     // Pages of their own, so that each rank's lie in its own NUMA node.
@@ -336,6 +353,7 @@ class WindowRegion final : public ShmRegion {
   }
 
   ~WindowRegion() override {
+    const WaitingForOthers waiting;
     Check(MPI_Win_unlock_all(window_), "MPI_Win_unlock_all");
     Check(MPI_Win_free(&window_), "MPI_Win_free");
   }
@@ -408,6 +426,7 @@ MpiJob::MpiJob(int* argc, char*** argv) {
 }
 
 MpiJob::~MpiJob() {
+  const WaitingForOthers waiting;
   Check(MPI_Finalize(), "MPI_Finalize");
 }
 

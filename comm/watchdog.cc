@@ -37,6 +37,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTick{50}, kBeat{200};
 constexpr milliseconds kLongestSilence{10000};
 constexpr milliseconds kConnect{10000};
+// Several beats are missing.
+constexpr milliseconds kLongPause{800};
 // For the reason to arrive, when this process ends because another one did.
 constexpr milliseconds kGrace{300};
 // For all ranks to tell where they are, once one has stood still for too long.
@@ -179,6 +181,8 @@ class Watchdog::Thread {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
       const auto now = Clock::now();
+      if (now > awake_ + kLongPause) EndIfLeftBehind(now - awake_);
+      awake_ = now;
       TakeSignals(now);
       Accept();
       for (size_t i = 0; i < peers_.size(); ++i) Receive(peers_[i]);
@@ -189,6 +193,19 @@ class Watchdog::Thread {
       LookAtPeers(now);
       LookAtOneself(now);
     }
+  }
+
+  // This process itself was stopped. Where the others have gone on without it, it is to blame and
+  // not they, whatever it finds of them now; else it goes on as well.
+  void EndIfLeftBehind(Clock::duration pause) {
+    for (const Peer& peer : peers_) {
+      pollfd ended = {peer.socket.fd(), POLLRDHUP, 0};
+      const bool is_open = peer.closed || poll(&ended, 1, 0) == 0;
+      if (is_open || peer.done) continue;
+      End("it was stopped for " + SecondsText(std::chrono::duration_cast<milliseconds>(pause)) +
+          " itself");
+    }
+    for (Peer& peer : peers_) peer.heard = Clock::now();
   }
 
   void Poll() {
@@ -208,8 +225,15 @@ class Watchdog::Thread {
   void TakeSignals(Clock::time_point now) {
     signalfd_siginfo info{};
     if (read(signals_.fd(), &info, sizeof info) == sizeof info && !terminated_) terminated_ = now;
+    if (!terminated_ || now < *terminated_ + kGrace) return;
+    // It may be mpirun that tells the ranks one after another what this one was about to find out.
+    for (const Peer& peer : peers_) {
+      if (peer.rank >= 0 && !peer.done && !peer.closed && now > peer.heard + kLongPause) {
+        Blamed(Blame::kSilent, peer.rank, Silent(peer, now));
+      }
+    }
     // Whoever sent it knows why: no word.
-    if (terminated_ && now > *terminated_ + kGrace) _exit(128 + SIGTERM);
+    _exit(128 + SIGTERM);
   }
 
   void Accept() {
@@ -230,7 +254,7 @@ class Watchdog::Thread {
       if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
       if (n <= 0) {
         peer.closed = true;
-        if (peer.rank >= 0 && !peer.done) Blamed(Blame::kDied, peer.rank, peer.standing);
+        if (peer.rank >= 0 && !peer.done) Ended(peer);
         return;
       }
       peer.received += static_cast<size_t>(n);
@@ -244,6 +268,13 @@ class Watchdog::Thread {
     }
   }
 
+  // One that had been silent was stopped or cut off before it ended.
+  [[noreturn]] void Ended(const Peer& peer) {
+    const auto now = Clock::now();
+    if (now < peer.heard + kLongPause) Blamed(Blame::kDied, peer.rank, peer.standing);
+    Blamed(Blame::kSilent, peer.rank, Silent(peer, now));
+  }
+
   void Take(Peer& peer, const Message& message) {
     peer.rank = message.rank;
     peer.heard = Clock::now();
@@ -253,6 +284,13 @@ class Watchdog::Thread {
     if (message.news == News::kStandsStill && !collect_until_) {
       collect_until_ = Clock::now() + kCollect;
     }
+  }
+
+  // A silent peer stands still as far as anyone knows.
+  static Standing Silent(const Peer& peer, Clock::time_point now) {
+    Standing standing = peer.standing;
+    standing.still = std::chrono::duration_cast<milliseconds>(now - peer.heard);
+    return standing;
   }
 
   static Peer Stranger() {
@@ -269,8 +307,7 @@ class Watchdog::Thread {
       const auto silent = std::chrono::duration_cast<milliseconds>(now - peer.heard);
       if (peer.rank < 0 && silent > kLongestSilence) peer = Stranger();
       if (peer.done || peer.closed || peer.rank < 0 || silent < longest) continue;
-      peer.standing.still = silent;
-      Blamed(Blame::kSilent, peer.rank, peer.standing);
+      Blamed(Blame::kSilent, peer.rank, Silent(peer, now));
     }
   }
 
@@ -353,7 +390,7 @@ class Watchdog::Thread {
   const int launcher_;
   std::vector<Peer> peers_;  // of rank 0: all others; of others: rank 0
   bool stop_ = false;
-  Clock::time_point next_beat_{};
+  Clock::time_point next_beat_{}, awake_ = Clock::now();
   std::optional<Clock::time_point> terminated_, collect_until_;
   std::thread thread_;
 };

@@ -83,6 +83,7 @@ class Faults(unittest.TestCase):
         if os.environ.get("TRINE_FAULTS") == "all":
             yield from itertools.product(KINDS, PHASES, range(RANKS), (cli.SELF, cli.MPI))
             return
+        yield from (("sleep", phase, 1, cli.SELF) for phase in ("start-up", "shutdown"))
         yield from ((kind, "decode", 1, cli.SELF) for kind in KINDS)
         yield from (("exit", phase, 2, cli.SELF) for phase in PHASES)
         yield from (("exit", "decode", 0, cli.MPI), ("stop", "prefill", 0, cli.MPI),
