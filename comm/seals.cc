@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "comm/split_mix.h"
+
 namespace trine {
 namespace {
 
@@ -12,13 +14,9 @@ int64_t Minus(int64_t a, int64_t b) {
 
 }  // namespace
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 int64_t Seals::Of(int rank, int64_t collective) {
-  uint64_t x = (static_cast<uint64_t>(collective) << 16) + static_cast<uint64_t>(rank) + 1;
-  x *= 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return static_cast<int64_t>(x ^ (x >> 31));
+  const uint64_t number = (static_cast<uint64_t>(collective) << 16) + static_cast<uint64_t>(rank);
+  return static_cast<int64_t>(SplitMix(number + 1));
 }
 
 int64_t Seals::Total(int64_t collective) const {

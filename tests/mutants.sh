@@ -137,6 +137,14 @@ mutants=(
   "supervisor-linger|launcher/stand_in.cc|s/return sent == .*;/return sent < 0;/|supervisor_test.py|Supervisor.test_SlowClients_HinderNobody|closed before the client has the answer"
   "supervisor-head|launcher/stand_in.cc|s/kHeadTimeout{5}/kHeadTimeout{50}/|supervisor_test.py|Supervisor.test_SlowClients_HinderNobody|a silent client is kept"
   "supervisor-fields|launcher/stand_in.cc|s/Retry-After: 1/Retry-After: x/|supervisor_test.py|Supervisor.test_HeadOfTheAnswer|a malformed Retry-After"
+  "fabric-rounds|comm/fabric_check.cc|s/if (vote.element < 0) Compare/if (round == 0) Compare/|fabric_test|FabricCheck.WrongOnceInTheLastRound_IsSeen|the first round alone is compared"
+  "fabric-vote|comm/fabric_check.cc|s/control.AllGather(\(.*\));/{control.AllGather(\1)[0]};/|fabric_test|FabricCheck.ResultWrongOnOneRank_AllRanksNameIt|only rank 0 has a vote"
+  "fabric-stale|comm/fabric_check.cc|s/static_cast<uint64_t>(collective) << 16/static_cast<uint64_t>(collective * 0) << 16/|fabric_test|FabricCheck.StaleContribution_IsSeen|every collective has the same data"
+  "fabric-end|comm/fabric_check.cc|s/expected, static_cast<size_t>(expected_bytes_)) == 0/expected, static_cast<size_t>(expected_bytes_) \/ 2) == 0/|fabric_test|FabricCheck.EndsOfTheData_AreCompared|half of the data is compared"
+  "fabric-order|comm/fabric_check.cc|s/kFractions = 0x807FFFFF'807FFFFFu/kFractions = 0x80400000'80400000u/|fabric_test|FabricCheck.Float32_HasAllBitsAndTheOrderOfRanks|sums of floats are exact in any order"
+  "fabric-slow|comm/fabric_check.cc|s/if (fastest > Limit/if (test->microseconds > Limit/|fabric_test|FabricCheck.SlowOnce_IsNotSlow|slow by its median"
+  "fabric-worst|comm/fabric_check.cc|s/fastest = std::max(fastest, votes\[rank\].fastest)/fastest = votes[0].fastest/|fabric_test|FabricCheck.SlowOnOneRank_IsSlowWithItsTime|slow by rank 0 alone"
+  "fabric-containers|comm/shared_memory.cc|s/file_system != ranks\[0\].file_system/file_system == 1/|fabric_test|SharedMemory.WhatSpeaksAgainstIt_IsNamedWithItsRemedy|containers of their own are not seen"
 )
 
 is_wanted() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
