@@ -12,6 +12,7 @@
 #include "comm/communicator.h"
 #include "comm/fabric_check.h"
 #include "comm/shared_memory.h"
+#include "src/core/cores.h"
 
 namespace trine {
 namespace {
@@ -345,6 +346,13 @@ TEST(SharedMemory, AFolder_HasANumberAndFreeSpace) {
   EXPECT_NE(here.file_system, LookAtSharedMemory("/proc").file_system);
   EXPECT_GT(here.free, 0);
   EXPECT_EQ(LookAtSharedMemory("/absent").file_system, 0u);
+}
+
+TEST(Cores, MoreRanksThanCores_IsWarnedOf) {
+  EXPECT_EQ(BindingWarning({2, 2}, /*local_ranks=*/2, /*threads=*/1), "");
+  EXPECT_EQ(BindingWarning({2, 2}, /*local_ranks=*/3, /*threads=*/1),
+            "3 ranks share 2 cores and wait for each other in turn; start no more ranks than "
+            "cores");
 }
 
 }  // namespace

@@ -29,6 +29,11 @@ int DefaultThreads(const CoreCount& cores, int local_ranks) {
 }
 
 std::string BindingWarning(const CoreCount& cores, int local_ranks, int threads) {
+  if (local_ranks > cores.host) {
+    return std::to_string(local_ranks) + " ranks share " + std::to_string(cores.host) +
+           (cores.host == 1 ? " core" : " cores") +
+           " and wait for each other in turn; start no more ranks than cores";
+  }
   const int wanted = std::max(threads, cores.host / local_ranks);
   if (cores.mine >= wanted) return "";
   if (cores.mine == cores.host) {

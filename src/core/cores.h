@@ -15,8 +15,8 @@ CoreCount CountCores();
 // cores, no more than this rank may use.
 int DefaultThreads(const CoreCount& cores, int local_ranks);
 
-// A warning if a rank has fewer cores than threads, or than its fair share: Open MPI binds each
-// rank to one core when there are one or two. Empty if all is well.
+// A warning if there are fewer cores than ranks, or if a rank has fewer than threads, or than its
+// fair share: Open MPI binds each rank to one core when there are one or two. Empty if all is well.
 std::string BindingWarning(const CoreCount& cores, int local_ranks, int threads);
 
 }  // namespace trine
