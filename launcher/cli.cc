@@ -18,11 +18,12 @@ namespace {
 
 constexpr char kUsage[] =
     "trine VERB [options]        one rank\n"
-    "trine VERB --np N [options] run, bench, perplexity: N ranks on this host (mpirun -np N trine "
-    "VERB)\n\n"
+    "trine VERB --np N [options] run, bench, perplexity, fabric: N ranks on this host (mpirun -np "
+    "N trine VERB)\n\n"
     "  run         generate text from a prompt\n"
     "  bench       tokens per second of prefill (pp) and decode (tg)\n"
     "  perplexity  how well a model predicts a text; KL divergence from another's logits\n"
+    "  fabric      whether data between ranks arrives right, and how fast\n"
     "  inspect     what a model file holds\n"
     "  plan        what each of N ranks would hold, from headers alone\n"
     "  tokenize    text to token ids, and back\n"
@@ -68,7 +69,7 @@ Status Parse(const std::vector<std::string>& arguments, Settings& s) {
   RawOptions raw;
   const po::options_description options = VerbOptions(s, raw);
   po::positional_options_description positional;
-  if (s.verb != "synth") positional.add("model", 1);
+  if (s.verb != "synth" && s.verb != "fabric") positional.add("model", 1);
   if (s.verb == "convert") positional.add("output", 1);
   po::variables_map map;
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
@@ -108,12 +109,12 @@ Result<Settings> ParseCommandLine(int argc, const char* const* argv) {
     settings.help = verb == "--version" ? "trine " TRINE_VERSION "\n" : kUsage;
     return settings;
   }
-  constexpr const char* kVerbs[] = {"run",  "bench",    "perplexity", "inspect",
+  constexpr const char* kVerbs[] = {"run",  "bench",    "perplexity", "fabric", "inspect",
                                     "plan", "tokenize", "convert",    "synth"};
   if (std::find(std::begin(kVerbs), std::end(kVerbs), verb) == std::end(kVerbs)) {
     return UsageError((verb.empty() ? "no verb" : "unknown verb '" + verb + "'") +
-                      "; run, bench, perplexity, inspect, plan, tokenize, convert and synth exist "
-                      "(trine --help)");
+                      "; run, bench, perplexity, fabric, inspect, plan, tokenize, convert and "
+                      "synth exist (trine --help)");
   }
   settings.verb = verb;
   TRINE_ASSIGN(const std::vector<std::string> arguments, ExpandAliases(argc, argv));

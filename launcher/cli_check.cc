@@ -17,9 +17,15 @@ void TakePrompts(const RawOptions& raw, Settings& s) {
   }
 }
 
-Status CheckModelOptions(const RawOptions& raw, Settings& s) {
-  TRINE_RETURN_IF_ERROR(OneOf("--device", raw.device, {"auto", "cpu"}));
+Status CheckRankOptions(const Settings& s) {
   TRINE_RETURN_IF_ERROR(OneOf("--comm", s.comm, {"auto", "shm", "mpi"}));
+  TRINE_RETURN_IF_ERROR(InRange("--np", s.np, 0, 1024));
+  return InRange("--step-timeout", s.step_timeout, 0, 1e6);
+}
+
+Status CheckModelOptions(const RawOptions& raw, Settings& s) {
+  TRINE_RETURN_IF_ERROR(CheckRankOptions(s));
+  TRINE_RETURN_IF_ERROR(OneOf("--device", raw.device, {"auto", "cpu"}));
   TRINE_RETURN_IF_ERROR(OneOf("--reduce", raw.reduce, {"exact"}));
   TRINE_RETURN_IF_ERROR(OneOf("--compute", s.compute, {"int", "f32"}));
   TRINE_RETURN_IF_ERROR(OneOf("--restart", raw.restart, {"no", "on-failure"}));
@@ -39,9 +45,7 @@ Status CheckModelOptions(const RawOptions& raw, Settings& s) {
   TRINE_RETURN_IF_ERROR(InRange("--ctx-size", static_cast<double>(s.context), 0, 1 << 24));
   TRINE_RETURN_IF_ERROR(InRange("--batch-size", static_cast<double>(s.batch), 1, 1 << 20));
   TRINE_RETURN_IF_ERROR(InRange("--threads", s.threads, 0, 1024));
-  TRINE_RETURN_IF_ERROR(InRange("--np", s.np, 0, 1024));
   TRINE_RETURN_IF_ERROR(InRange("--np", s.plan_ranks, 1, 1024));
-  TRINE_RETURN_IF_ERROR(InRange("--step-timeout", s.step_timeout, 0, 1e6));
   TRINE_ASSIGN(s.split, ParseList("--split", raw.split));
   for (const double share : s.split) TRINE_RETURN_IF_ERROR(InRange("--split", share, 1e-6, 1e6));
   if (!raw.kv_memory.empty()) {
@@ -156,6 +160,7 @@ Status CheckConvertOptions(const RawOptions& raw, Settings& s) {
 }  // namespace
 
 Status CheckOptions(const RawOptions& raw, Settings& s) {
+  if (s.verb == "fabric") return CheckRankOptions(s);
   if (s.verb == "synth") return CheckSynthOptions(raw, s);
   if (s.verb == "convert") return CheckConvertOptions(raw, s);
   if (s.verb == "plan" && s.model.empty() == s.preset.empty()) {

@@ -7,6 +7,17 @@ namespace po = boost::program_options;
 namespace trine {
 namespace {
 
+// Of verbs that run on several ranks.
+void AddRankOptions(po::options_description& options, Settings& s, RawOptions& raw) {
+  auto add = options.add_options();
+  add("np", po::value(&s.np), "ranks to start on this host");
+  add("config", po::value(&raw.config), "options from an ini file");
+  add("comm", po::value(&s.comm)->default_value(s.comm), "auto, shm (one host) or mpi");
+  add("step-timeout", po::value(&s.step_timeout)->default_value(s.step_timeout),
+      "seconds that a rank may stand still in a step, or be silent, before the job ends; 0: for "
+      "ever");
+}
+
 // What decides how much memory a job takes, beside the model and the context.
 void AddMemoryOptions(po::options_description& options, Settings& s, RawOptions& raw) {
   auto add = options.add_options();
@@ -34,13 +45,11 @@ po::options_description ModelOptions(Settings& s, RawOptions& raw) {
   auto add = options.add_options();
   add("model,m", po::value(&s.model),
       "a .gguf file (the first part of a split one), or a folder of safetensors");
-  add("np", po::value(&s.np), "ranks to start on this host");
-  add("config", po::value(&raw.config), "options from an ini file");
+  AddRankOptions(options, s, raw);
   add("ctx-size,c", po::value(&s.context)->default_value(s.context),
       "tokens of context; 0: what the model was made for");
   add("threads,t", po::value(&s.threads), "threads per rank; default: this host's cores / ranks");
   add("device", po::value(&raw.device)->default_value(raw.device), "auto or cpu");
-  add("comm", po::value(&s.comm)->default_value(s.comm), "auto, shm (one host) or mpi");
   add("reduce", po::value(&raw.reduce)->default_value(raw.reduce),
       "exact: the same bits at every rank count");
   add("compute", po::value(&s.compute)->default_value(s.compute),
@@ -50,12 +59,16 @@ po::options_description ModelOptions(Settings& s, RawOptions& raw) {
         "tokens per step; no fewer than all sequences' next ones and guesses");
   }
   add("split", po::value(&raw.split), "shares of the ranks, e.g. 1,2; default: equal");
-  add("step-timeout", po::value(&s.step_timeout)->default_value(s.step_timeout),
-      "seconds that a rank may stand still in a step, or be silent, before the job ends; 0: for "
-      "ever");
   add("restart", po::value(&raw.restart)->default_value(raw.restart),
       "no; on-failure is for serve");
   AddMemoryOptions(options, s, raw);
+  return options;
+}
+
+po::options_description FabricOptions(Settings& s, RawOptions& raw) {
+  po::options_description options("Fabric; auto checks all paths");
+  AddRankOptions(options, s, raw);
+  options.add_options()("json", po::bool_switch(&s.json), "machine-readable");
   return options;
 }
 
@@ -200,6 +213,8 @@ po::options_description VerbOptions(Settings& s, RawOptions& raw) {
     options.add(ModelOptions(s, raw)).add(PromptOptions(s, raw)).add(RunOptions(s, raw));
   } else if (s.verb == "bench") {
     options.add(ModelOptions(s, raw)).add(BenchOptions(s, raw));
+  } else if (s.verb == "fabric") {
+    options.add(FabricOptions(s, raw));
   } else if (s.verb == "plan") {
     options.add(PlanOptions(s, raw));
   } else if (s.verb == "synth") {

@@ -13,6 +13,7 @@
 #include "comm/progress.h"
 #include "comm/watchdog.h"
 #include "launcher/cli.h"
+#include "launcher/data_path.h"
 #include "launcher/janitor.h"
 #include "launcher/self_launch.h"
 #include "launcher/settings_wire.h"
@@ -40,10 +41,15 @@ int Report(Status status, const World& world) {
   return ExitCode(status);
 }
 
-Status RunVerb(const Settings& settings, Ranks ranks) {
-  const bool many_ranks_verb =
-      settings.verb == "run" || settings.verb == "bench" || settings.verb == "perplexity";
-  if ((!settings.help.empty() || !many_ranks_verb) && ranks.world.rank != 0) return {};
+// Whether all ranks take part, and not rank 0 alone.
+bool IsCollective(const Settings& settings) {
+  const std::string& verb = settings.verb;
+  return settings.help.empty() &&
+         (verb == "run" || verb == "bench" || verb == "perplexity" || verb == "fabric");
+}
+
+Status RunVerb(const Settings& settings, Ranks ranks, const DataPaths& paths) {
+  if (!IsCollective(settings) && ranks.world.rank != 0) return {};
   if (!settings.help.empty()) {
     std::fputs(settings.help.c_str(), stdout);
     return {};
@@ -51,6 +57,7 @@ Status RunVerb(const Settings& settings, Ranks ranks) {
   if (settings.verb == "run") return RunCommand(settings, ranks);
   if (settings.verb == "bench") return BenchCommand(settings, ranks);
   if (settings.verb == "perplexity") return PerplexityCommand(settings, ranks);
+  if (settings.verb == "fabric") return FabricCommand(settings, ranks.control, paths);
   if (settings.verb == "inspect") return InspectCommand(settings);
   if (settings.verb == "plan") return PlanCommand(settings);
   if (settings.verb == "synth") return SynthCommand(settings);
@@ -58,24 +65,18 @@ Status RunVerb(const Settings& settings, Ranks ranks) {
   return TokenizeCommand(settings);
 }
 
-// What a library throws ends the whole job: other ranks may be waiting for this one.
-Status RunGuarded(const Settings& settings, Ranks ranks) {
+// With the first of the paths, and all of them for the verb that compares them. What a library
+// throws ends the whole job: other ranks may be waiting for this one.
+Status RunGuarded(const Settings& settings, ControlChannel& control, const DataPaths& paths) {
+  Communicator& comm = *paths.front();
   try {
-    return RunVerb(settings, ranks);
+    return RunVerb(settings, {control.world(), control, comm}, paths);
   } catch (const std::bad_alloc&) {
-    ranks.comm.Abort("out of memory");
+    comm.Abort("out of memory");
   } catch (const std::exception& failure) {
-    ranks.comm.Abort(failure.what());
+    comm.Abort(failure.what());
   }
   std::abort();  // gcc forgets noreturn on virtual functions
-}
-
-Result<std::unique_ptr<Communicator>> MakeCommunicator(const MpiJob& job,
-                                                       const Settings& settings) {
-  if (settings.comm == "mpi") return job.MakeMpiCommunicator();
-  if (job.one_host()) return job.MakeShmCommunicator();
-  if (settings.comm == "auto") return job.MakeMpiCommunicator();
-  return BadInput("--comm shm: the ranks are on several hosts; use --comm mpi");
 }
 
 // Collective. All ranks must do the same thing, and as many of them as --np says.
@@ -107,6 +108,18 @@ Result<Settings> ShareSettings(const Settings& mine, bool one_host, ControlChann
   return shared;
 }
 
+// Collective. Leaves the paths, whose end is collective too, to the caller.
+Status RunJob(const MpiJob& job, const Settings& settings, ControlChannel& control,
+              DataPaths* paths) {
+  OwnProgress().Enter(Phase::kStartUp);
+  TRINE_ASSIGN(*paths, MakeDataPaths(job, settings, control));
+  if (IsCollective(settings) && settings.verb != "fabric") {  // which is this check itself
+    TRINE_RETURN_IF_ERROR(KeepSoundPath(settings, control, paths));
+    OwnProgress().Enter(Phase::kStartUp);
+  }
+  return RunGuarded(settings, control, *paths);
+}
+
 int RunRank(int argc, char** argv, const Result<Settings>& settings) {
   Watchdog watchdog(StartJanitor());
   MpiJob job(&argc, &argv);
@@ -119,11 +132,8 @@ int RunRank(int argc, char** argv, const Result<Settings>& settings) {
   if (!agreed.ok()) return Report(agreed, world);
   const Result<Settings> shared = ShareSettings(*settings, job.one_host(), *control, watchdog);
   if (!shared.ok()) return Report(shared.status(), world);
-  OwnProgress().Enter(Phase::kStartUp);
-  Result<std::unique_ptr<Communicator>> comm = MakeCommunicator(job, *shared);
-  if (!comm.ok()) return Report(comm.status(), world);
-  const std::unique_ptr<Communicator> used = OwnFault().Falsify(std::move(*comm));
-  const Status status = RunGuarded(*shared, {world, *control, *used});
+  DataPaths paths;
+  const Status status = RunJob(job, *shared, *control, &paths);
   OwnProgress().Enter(Phase::kShutdown);
   watchdog.Leave();
   return Report(status, world);
@@ -140,8 +150,9 @@ int Main(int argc, char** argv) {
     return code.ok() ? *code : Report(code.status(), world);
   }
   const std::unique_ptr<ControlChannel> control = MakeSelfControl();
-  const std::unique_ptr<Communicator> comm = MakeSelfCommunicator();
-  return Report(RunGuarded(*settings, {world, *control, *comm}), world);
+  DataPaths paths;
+  paths.push_back(MakeSelfCommunicator());
+  return Report(RunGuarded(*settings, *control, paths), world);
 }
 
 }  // namespace

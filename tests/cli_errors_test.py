@@ -64,7 +64,7 @@ class ErrorCase(unittest.TestCase):
         self.assertEqual(outcome.code, code)
         self.assertEqual(outcome.out, b"")
         # The last is mpirun's event library, now and then, as it closes the pipes of a dead rank.
-        known = re.compile(r"trine: |  rank \d|  [a-z_.]+ +\w+ +x |  loaded |  KV cache: |[^ ]+: \w+, \d+ ranks?, cpu|\[warn\] Epoll ")
+        known = re.compile(r"trine: |fabric: |  rank \d|  [a-z_.]+ +\w+ +x |  loaded |  KV cache: |[^ ]+: \w+, \d+ ranks?, cpu|\[warn\] Epoll ")
         unknown = [line for line in outcome.err.splitlines() if not known.match(line)]
         self.assertEqual(unknown, [], "lines that are none of ours on stderr")
 
@@ -286,6 +286,7 @@ class RankErrors(ErrorCase):
                             extra={"OMPI_MCA_orte_execute_quiet": "0",
                                    "OMPI_MCA_odls_base_sigkill_timeout": "1"})
         ours = re.sub(r"(?ms)^-{70,}$.*?^-{70,}$\n?", "", outcome.err)
+        ours = re.sub(r"(?m)^(fabric: |trine: warning: \d+ ranks share ).*\n", "", ours)
         self.assertEqual(ours.strip(), f"trine: {self.path('absent.gguf')}: cannot open: "
                          "No such file or directory")
 
@@ -341,8 +342,8 @@ class OptionErrors(ErrorCase):
     def test_WrongCommandLines_ExitTwo(self):
         mpi = (ALONE, MPI)  # --np would come after the error
         self.run_cases([
-            Case("verb", ["walk"], "unknown verb 'walk'; run, bench, perplexity, inspect, plan, "
-                 "tokenize, convert and synth exist (trine --help)", USAGE, launchers=mpi),
+            Case("verb", ["walk"], "unknown verb 'walk'; run, bench, perplexity, fabric, inspect, "
+                 "plan, tokenize, convert and synth exist (trine --help)", USAGE, launchers=mpi),
             Case("no model", ["run", "-p", "x"], "run needs a model: -m MODEL.gguf", USAGE),
             Case("no prompt", ["run", "-m", F32_MODEL],
                  "run needs a prompt: -p TEXT or -f FILE", USAGE),

@@ -17,10 +17,10 @@ import cli
 DEMO = cli.TESTS / "data" / "demo" / "demo-PTQ1_0.gguf"
 RANKS = 3
 KINDS = ("exit", "abort", "segv", "throw", "stop", "sleep")
-PHASES = ("start-up", "load", "prefill", "decode", "idle", "shutdown")
+PHASES = ("start-up", "fabric", "load", "prefill", "decode", "idle", "shutdown")
 PATIENCE_S = 1  # --step-timeout
 # The longest that a rank may stand still in each phase, see DeadlineOf.
-STANDS_STILL_S = {"start-up": 4 * PATIENCE_S, "load": 10 * PATIENCE_S}
+STANDS_STILL_S = {"start-up": 4 * PATIENCE_S, "fabric": 2 * PATIENCE_S, "load": 10 * PATIENCE_S}
 STARTS_S, ENDS_S = 4, 4  # a run without a fault takes one second, mpirun's end two
 
 
@@ -87,7 +87,8 @@ class Faults(unittest.TestCase):
         yield from ((kind, "decode", 1, cli.SELF) for kind in KINDS)
         yield from (("exit", phase, 2, cli.SELF) for phase in PHASES)
         yield from (("exit", "decode", 0, cli.MPI), ("stop", "prefill", 0, cli.MPI),
-                    ("sleep", "idle", 0, cli.SELF))
+                    ("sleep", "idle", 0, cli.SELF), ("sleep", "fabric", 1, cli.MPI),
+                    ("stop", "fabric", 0, cli.SELF))
 
     def test_AnyFault_EndsTheJobWithItsReason(self):
         longest = {}

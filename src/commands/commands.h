@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Ranks {
 Status RunCommand(const Settings& settings, Ranks ranks);         // collective
 Status BenchCommand(const Settings& settings, Ranks ranks);       // collective
 Status PerplexityCommand(const Settings& settings, Ranks ranks);  // collective
+// Collective. Checks each of the paths.
+Status FabricCommand(const Settings& settings, ControlChannel& control,
+                     std::span<const std::unique_ptr<Communicator>> paths);
 Status InspectCommand(const Settings& settings);                  // rank 0
 Status TokenizeCommand(const Settings& settings);                 // rank 0
 Status PlanCommand(const Settings& settings);                     // rank 0

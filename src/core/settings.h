@@ -11,7 +11,7 @@
 namespace trine {
 
 struct Settings {
-  std::string verb;  // run, bench, perplexity, inspect, plan, tokenize, convert, synth
+  std::string verb;  // run, bench, perplexity, fabric, inspect, plan, tokenize, convert, synth
   std::string help;  // not empty: print this and do nothing else
   int np = 0;        // ranks to launch; 0: do not
 
