@@ -131,7 +131,10 @@ int RunRank(int argc, char** argv, const Result<Settings>& settings) {
   const Status agreed = control->Agree(CheckJob(argc, argv, settings, *control));
   if (!agreed.ok()) return Report(agreed, world);
   const Result<Settings> shared = ShareSettings(*settings, job.one_host(), *control, watchdog);
-  if (!shared.ok()) return Report(shared.status(), world);
+  if (!shared.ok()) {
+    watchdog.Leave();
+    return Report(shared.status(), world);
+  }
   DataPaths paths;
   const Status status = RunJob(job, *shared, *control, &paths);
   OwnProgress().Enter(Phase::kShutdown);
