@@ -468,8 +468,7 @@ class Processes(cli.VerbCase):
     """Two ranks at work whose job ends, one way or another."""
 
     def start(self, repetitions, *options):
-        """A job, its ranks and the files by which they share memory. mpirun takes the place of the
-        trine that starts it."""
+        """A job, its ranks and the files by which they share memory."""
         self.ranks, self.memory = [], set()
         self.job = cli.start([cli.TRINE, "bench", "--np", "2", "-m", QWEN3, "-p", "0", "-n", "250",
                               "-r", repetitions, "-t", "1", *options])
@@ -509,7 +508,8 @@ class Processes(cli.VerbCase):
         """Both of them, once they have computed for a while."""
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         seen = {pid: self.stat(pid) for pid in pids}
-        ranks = [pid for pid in pids if seen[pid] and seen[pid][1] == self.job.pid
+        children = [pid for pid in pids if seen[pid] and seen[pid][1] == self.job.pid]
+        ranks = [pid for pid in pids if seen[pid] and seen[pid][1] in children
                  and seen[pid][2] > 4]
         return ranks if len(ranks) == 2 else []
 
@@ -531,7 +531,7 @@ class Processes(cli.VerbCase):
     def left_over(self):
         return [path for path in sorted(self.memory) if os.path.exists(path)]
 
-    def test_KilledMpirun_TakesItsRanks(self):
+    def test_KilledSupervisor_TakesItsRanks(self):
         """The stopped one too, which cannot learn of it by itself."""
         self.start(1000)
         os.kill(self.ranks[1], signal.SIGSTOP)
