@@ -15,6 +15,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/candidates.h"
+#include "kernels/cpu/checksums.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/thread_pool.h"
@@ -222,7 +223,7 @@ class CpuBackend final : public Backend {
     pool_.ForRange(x.rows, kRowGrain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t* words = partial.row(t);
-        Expect(seal, SumWords(words, x.cols + kPartialExtraWords));
+        breach_.Expect(seal, SumWords(words, x.cols + kPartialExtraWords));
         if (words[x.cols] != 0) ++row_faults[static_cast<size_t>(t)];
         kernels_.add_partial(words, bias, x.cols, x.row(t));
         kernels_.rms_norm(x.row(t), w, eps, x.cols, out.row(t));
@@ -232,16 +233,16 @@ class CpuBackend final : public Backend {
 
   void SealPart(F32View x, int64_t seal, float* to) override {
     Copy(x, {to, x.rows, x.cols, x.cols});
-    const int64_t sum = Minus(seal, SumBits(to, x.rows * x.cols));
+    const int64_t sum = Minus(seal, SumBits(pool_, to, x.rows * x.cols));
     std::memcpy(to + x.rows * x.cols, &sum, sizeof sum);
   }
   void CheckPart(const float* part, int64_t floats, int64_t seal) override {
     int64_t sum = 0;
     std::memcpy(&sum, part + floats, sizeof sum);
-    Expect(seal, SumBits(part, floats) + static_cast<uint64_t>(sum));
+    breach_.Expect(seal, SumBits(pool_, part, floats) + static_cast<uint64_t>(sum));
   }
 
-  Breach breach() const override { return breach_; }
+  Breach breach() const override { return breach_.get(); }
 
   void RopeAngles(const TokenPlaces& places, const RopeParams& rope, F32View angles) override {
     const int64_t pairs = rope.dims / 2;
@@ -297,9 +298,9 @@ class CpuBackend final : public Backend {
     const AttentionTask task{q, kv_heads.data(), scale, &places, pages, out};
     ListQueryBlocks(places, kv_heads, q.rows);
     pool_.ForRange(std::ssize(query_blocks_), 1, [&](int64_t begin, int64_t end) {
-      kernels_.attention(task, std::span(query_blocks_)
-                                   .subspan(static_cast<size_t>(begin),
-                                            static_cast<size_t>(end - begin)));
+      kernels_.attention(
+          task, std::span(query_blocks_)
+                    .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
     });
   }
 
@@ -407,9 +408,7 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  // Rows of small operations per thread, values of a checksum: below, waking a thread costs more
-  // than it saves.
-  static constexpr int64_t kRowGrain = 4, kBitsGrain = 16384;
+  static constexpr int64_t kRowGrain = 4;    // a thread: below, waking it costs more than it saves
   static constexpr int64_t kReadGrain = 64;  // lines of a plain read
 
   static constexpr int64_t kConvGrain = 32;
@@ -441,14 +440,16 @@ class CpuBackend final : public Backend {
       const auto same = [&](int64_t head) {
         return kv_heads[static_cast<size_t>(head)] == kv_heads[static_cast<size_t>(h)];
       };
-      for (heads = 1; heads < kBlockQueries && h + heads < std::ssize(kv_heads) && same(h + heads);) {
+      for (heads = 1;
+           heads < kBlockQueries && h + heads < std::ssize(kv_heads) && same(h + heads);) {
         ++heads;
       }
       for (int64_t t = 0, n = 0; t < tokens; t += n) {
         const auto sequence = [&](int64_t token) {
           return places.sequences[static_cast<size_t>(token)];
         };
-        for (n = 1; n < kBlockQueries / heads && t + n < tokens && sequence(t + n) == sequence(t);) {
+        for (n = 1;
+             n < kBlockQueries / heads && t + n < tokens && sequence(t + n) == sequence(t);) {
           ++n;
         }
         all_blocks_.push_back({t, n, h, heads});
@@ -459,30 +460,6 @@ class CpuBackend final : public Backend {
     for (size_t first = 0; first < dealt; ++first) {
       for (size_t i = first; i < count; i += dealt) query_blocks_.push_back(all_blocks_[i]);
     }
-  }
-
-  static int64_t Minus(int64_t seal, uint64_t sum) {
-    return static_cast<int64_t>(static_cast<uint64_t>(seal) - sum);
-  }
-
-  // Every value's bits times an odd number of its place: a changed bit changes the sum, values that
-  // change places do. Modulo 2^64, so in any order.
-  uint64_t SumBits(const float* values, int64_t n) {
-    std::atomic<uint64_t> total{0};
-    pool_.ForRange(n, kBitsGrain, [&](int64_t begin, int64_t end) {
-      uint64_t sum = 0;
-      for (int64_t i = begin; i < end; ++i) {
-        sum += FloatToBits(values[i]) * (static_cast<uint64_t>(i) * 0x9E3779B97F4A7C16u + 1);
-      }
-      total.fetch_add(sum, std::memory_order_relaxed);
-    });
-    return total;
-  }
-
-  static uint64_t SumWords(const int64_t* words, int64_t n) {
-    uint64_t sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += static_cast<uint64_t>(words[i]);
-    return sum;
   }
 
   // kernel(x in the form that the weight multiplies, begin, end) over its panels, a part a thread.
@@ -546,13 +523,6 @@ class CpuBackend final : public Backend {
     bool operator==(const Form&) const = default;
   };
 
-  void Expect(int64_t seal, uint64_t found) {
-    if (found == static_cast<uint64_t>(seal)) return;
-    const std::lock_guard lock(breach_mutex_);
-    if (breach_.seen) return;
-    breach_ = {true, seal, static_cast<int64_t>(found - static_cast<uint64_t>(seal))};
-  }
-
   struct alignas(64) Lanes {
     float values[16];
   };
@@ -563,8 +533,7 @@ class CpuBackend final : public Backend {
   const bool dry_;
   int64_t allocated_ = 0;
   ThreadPool pool_;
-  std::mutex breach_mutex_;  // taken where there is one
-  Breach breach_;
+  FirstBreach breach_;
   Form prepared_;
   QuantisedRows rows_;
   std::vector<int8_t> high_, low_;
