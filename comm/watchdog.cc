@@ -206,6 +206,7 @@ class Watchdog::Thread {
           " itself");
     }
     for (Peer& peer : peers_) peer.heard = Clock::now();
+    OwnProgress().Move();
   }
 
   void Poll() {

@@ -1,7 +1,6 @@
 #include "src/engine/scheduler.h"
 
 #include <algorithm>
-#include <map>
 
 #include "src/core/check.h"
 

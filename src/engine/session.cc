@@ -93,8 +93,7 @@ Status Session::Load(const SessionOptions& options,
   backend_ = MakeCpuBackend({options.threads, options.compute}, &error);
   if (backend_ == nullptr) return BadInput(error);
   if (options.decorate) backend_ = options.decorate(std::move(backend_));
-  context_ =
-      std::make_unique<RankContext>(*backend_, comm_, plan_.step, options.kv_type);
+  context_ = std::make_unique<RankContext>(*backend_, comm_, plan_.step, options.kv_type);
   const int64_t total = LoadedBytes(plan_.model.claims[static_cast<size_t>(comm_.world().rank)]);
   int64_t done = 0;
   TRINE_ASSIGN(model_,

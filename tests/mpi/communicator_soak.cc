@@ -9,20 +9,16 @@
 #include <vector>
 
 #include "comm/mpi.h"
+#include "comm/split_mix.h"
 
 namespace trine {
 namespace {
 
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 // What a rank contributes to element i of the nth collective.
 int64_t Value(int rank, int64_t nth, int64_t i) {
-  return static_cast<int64_t>(Mix(static_cast<uint64_t>(nth) * 1000003 +
-                                  static_cast<uint64_t>(i) * 64 + static_cast<uint64_t>(rank)));
+  return static_cast<int64_t>(SplitMix(static_cast<uint64_t>(nth) * 1000003 +
+                                       static_cast<uint64_t>(i) * 64 +
+                                       static_cast<uint64_t>(rank)));
 }
 
 int64_t Sum(int ranks, int64_t nth, int64_t i) {
@@ -32,7 +28,8 @@ int64_t Sum(int ranks, int64_t nth, int64_t i) {
 }
 
 void Jitter(int rank, int64_t nth) {
-  const uint64_t dice = Mix(static_cast<uint64_t>(nth) * 64 + static_cast<uint64_t>(rank) + 77);
+  const uint64_t dice =
+      SplitMix(static_cast<uint64_t>(nth) * 64 + static_cast<uint64_t>(rank) + 77);
   if (dice % 4096 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (dice % 32 != 1) return;
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(dice / 32 % 40);
@@ -49,12 +46,13 @@ class Soak {
     counts_.clear();
     int64_t total = 0, before = 0;
     for (int rank = 0; rank < world_.size; ++rank) {
-      counts_.push_back(static_cast<int64_t>(Mix(static_cast<uint64_t>(nth * 31 + rank)) % 40));
+      counts_.push_back(
+          static_cast<int64_t>(SplitMix(static_cast<uint64_t>(nth * 31 + rank)) % 40));
       if (rank < world_.rank) before += counts_.back();
       total += counts_.back();
     }
     const int64_t mine = counts_[static_cast<size_t>(world_.rank)];
-    switch (Mix(static_cast<uint64_t>(nth)) % 3) {
+    switch (SplitMix(static_cast<uint64_t>(nth)) % 3) {
       case 0:
         Fill(total, nth);
         comm_.AllReduceSum(data_.data(), total, Element::kInt64);
