@@ -128,6 +128,20 @@ class Faults(unittest.TestCase):
         slow = cli.execute(command, {**self.extra, "TRINE_FAULT": "rank=1,kind=slow,phase=decode"})
         self.assertEqual((slow.code, slow.out), (0, plain.out))
 
+    def test_WholeJobStopped_GoesOnWhenItIsWoken(self):
+        """As by Ctrl-Z and fg, for longer than a rank may be silent or stand still."""
+        plain = cli.execute(run_command(cli.SELF, self.mark, "60"), self.extra)
+        slow = {**self.extra, "TRINE_FAULT": "rank=1,kind=slow"}
+        process = cli.start(run_command(cli.MPI, self.mark, "60"), slow)
+        time.sleep(1)
+        ranks = [int(pid) for pid in processes(self.mark) if int(pid) != process.pid]
+        for wake in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in ranks:
+                os.kill(pid, wake)
+            time.sleep(3 * PATIENCE_S if wake == signal.SIGSTOP else 0)
+        out, err = process.communicate(timeout=40)
+        self.assertEqual((process.returncode, out), (0, plain.out), err.decode())
+
     def test_MalformedFault_IsRefusedWithAWarning(self):
         for value in ("rank=1", "rank=x,kind=exit", "rank=1,kind=boom", "rank=1,kind=exit,phase=x",
                       "rank=1,kind=exit,step=-1", "nonsense"):

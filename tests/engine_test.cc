@@ -79,14 +79,6 @@ TEST(Scheduler, Penalties_SendTheWindow) {
 
 // ---- whole jobs
 
-SessionOptions TinyOptions(const std::string& name) {
-  SessionOptions options;
-  options.model = DataPath("tiny/" + name + ".gguf");
-  options.sequences = 4;
-  options.step_tokens = 16;
-  return options;
-}
-
 using Texts = std::map<int64_t, std::vector<TokenEvent>>;
 
 // All requests together on `ranks` ranks; events by request. pages: of the KV cache that may be used,

@@ -15,6 +15,15 @@
 
 namespace trine {
 
+// Of a model of tests/data/tiny: four sequences, and steps that cut most prompts.
+inline SessionOptions TinyOptions(const std::string& name) {
+  SessionOptions options;
+  options.model = DataPath("tiny/" + name + ".gguf");
+  options.sequences = 4;
+  options.step_tokens = 16;
+  return options;
+}
+
 // Runs `body` on rank 0 of `ranks` ranks with the session open everywhere. The status of opening.
 inline Status RunJob(int ranks, const SessionOptions& options,
                      const std::function<void(Session&)>& body) {

@@ -182,14 +182,6 @@ TEST(FitPages, Errors_NameBothNumbersAndTheRemedy) {
 
 // ---- jobs
 
-SessionOptions TinyOptions(const std::string& name) {
-  SessionOptions options;
-  options.model = DataPath("tiny/" + name + ".gguf");
-  options.sequences = 4;
-  options.step_tokens = 32;
-  return options;
-}
-
 // The bytes that one rank of a plan holds, without what the communicator has.
 int64_t Planned(const RankMemory& memory) {
   return memory.total() - memory.comm;
