@@ -115,7 +115,7 @@ mutants=(
   "prompt-cached|src/engine/scheduler.cc|s/end = all_scored ?/end = true ?/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|tokens that are to be scored come from the cache"
   "prompt-rows|src/engine/scheduler.cc|s/limits_.logit_rows - std::ssize/limits_.logit_rows + std::ssize/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|more rows than a step holds"
   "prompt-position|src/engine/scheduler.cc|s/sequence.guessed - (sequence.scored - 1)/sequence.guessed - sequence.scored/|scheduler_test|Scheduler.RandomRequests_AllEndAndGiveAllBack|a token is scored by its own logits"
-  "prompt-kept|src/engine/scheduler.cc|s/      sequence.ended = events_.back().finish;/\& if (sequence.ended == FinishReason::kNone) Keep(sequence);/|engine_test|Job.FaultyPrompt_IsNotKept|a good row vouches for tokens behind it"
+  "prompt-kept|src/engine/scheduler.cc|s/      sequence.ended = events_.back().finish;/& if (sequence.ended == FinishReason::kNone) Keep(sequence);/|engine_test|Job.FaultyPrompt_IsNotKept|a good row vouches for tokens behind it"
   "supervisor-code|launcher/supervisor.cc|s/128 + WTERMSIG/WTERMSIG/|supervisor_test.py|Supervisor.test_ExitCode_IsTheJobs|the signal that killed a job as a plain exit code"
   "supervisor-terminal|launcher/supervisor.cc|s/setpgid(0, 0);//|supervisor_test.py|Supervisor.test_CtrlC_EndsARun_AndDrainsAService|the terminal ends a service"
   "supervisor-group|launcher/supervisor.cc|s/if (is_service()) {/if (true) {/|supervisor_test.py|Supervisor.test_JobOfTheForeground_HasStandardInputAndItsGroup|every job is cut off from the terminal"
