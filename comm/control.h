@@ -21,7 +21,7 @@ class ControlChannel {
   virtual const World& world() const = 0;
 
   // Collective. The root's message replaces everyone's. A rank that waits polls: it spins for 2 ms,
-  // then sleeps in steps of at most 500 us, and of 2 ms once a second has passed, so that an idle
+  // then sleeps in steps of at most 500 us, and of 5 ms once a second has passed, so that an idle
   // worker costs next to nothing.
   virtual void Broadcast(Bytes& message, int root) = 0;
 

@@ -15,7 +15,7 @@ namespace trine {
 class Waiter {
  public:
   // waits_for: a rank, or kSomeRank; told to `progress` once the wait is long. The longest sleep is
-  // also the most by which a wait may overshoot; four times that once it has lasted a second, when
+  // also the most by which a wait may overshoot; ten times that once it has lasted a second, when
   // nobody is in a hurry any more.
   Waiter(std::chrono::microseconds longest_sleep, int32_t waits_for)
       : waits_for_(waits_for), longest_sleep_(longest_sleep) {}
@@ -43,7 +43,7 @@ class Waiter {
       return;
     }
     const bool idle = now > yield_until_ + kIdleAfter;
-    sleep_ = std::min(2 * sleep_, idle ? 4 * longest_sleep_ : longest_sleep_);
+    sleep_ = std::min(2 * sleep_, idle ? 10 * longest_sleep_ : longest_sleep_);
     OwnProgress().Poll();
     std::this_thread::sleep_for(sleep_);
   }
